@@ -1,0 +1,31 @@
+# One line a target; what it does is in scripts/. Settings are environment or make variables:
+# SOURCE GIT_URL VLLM_DIR RESOLVE CHECK DEVICE KERNELS DRY_RUN SUITES ROUNDS (see README.md).
+PYTHON ?= python3
+RUN = @$(PYTHON) -m scripts
+
+.PHONY: help fetch verify apply test build export check status lint bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+apply: ## put the series on the pinned vLLM in build/vllm
+	$(RUN) apply
+test: ## install what is needed, run the suites for this machine
+	$(RUN) test
+build: ## make build/venv with the patched vLLM and kernels
+	$(RUN) build
+export: ## write the commits of build/vllm back as patches/ (CHECK=1 only compares)
+	$(RUN) export
+check: ## style, types, lint, apply, export check, tests of the scripts
+	$(RUN) check
+status: ## pin, series, what is applied, drift
+	$(RUN) status
+lint: ## rules over the series
+	$(RUN) lint
+fetch: ## get the pinned source, nothing else
+	$(RUN) fetch
+verify: ## prove the source's hash, compare the sources at hand
+	$(RUN) verify
+bench: ## measure base against patched
+	$(RUN) bench
+clean: ## remove the environment and reports, keep the work clone and downloads
+	$(RUN) clean

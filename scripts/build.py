@@ -1,0 +1,220 @@
+"""Decide where the kernels come from, make the environment, install, and re-check the tree."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts import index, lint, source, tools
+from scripts.errors import OverlayError
+from scripts.git import Git
+from scripts.layout import Layout
+from scripts.pin import Artefact, Pin
+
+MODES = ("auto", "cpu", "precompiled", "source")
+DEVICES = ("cpu", "cuda")
+_VENV_BYTES = 8 << 30  # torch and its libraries take 6 GB
+Say = Callable[[str], None]
+
+
+def device(asked: str) -> str:
+    """`cpu` or `cuda`: as asked, or by what this machine has."""
+    if asked != "auto":
+        if asked not in DEVICES:
+            raise OverlayError(f"no such device: {asked}", hint=f"one of: auto {' '.join(DEVICES)}")
+        return asked
+    return "cuda" if Path("/dev/nvidiactl").exists() and shutil.which("nvidia-smi") else "cpu"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `build` is about to do. `wheel` is where the kernels come from, None to compile them."""
+
+    device: str
+    kernels: str
+    why: str
+    wheel: Artefact | None
+    env: Mapping[str, str]
+    inputs: str
+
+    def lock(self, layout: Layout) -> Path:
+        return layout.root / "ci" / f"{self.device}.txt"
+
+    def stamp(self, layout: Layout) -> str:
+        """Digest of all that the installed environment depends on."""
+        parts = (
+            index.digest(self.lock(layout)),
+            repr((self.kernels, self.wheel, sorted(self.env.items()), self.inputs)),
+            str(layout.clone),
+            sys.version,
+        )
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def shown(self, layout: Layout) -> list[str]:
+        """The plan as lines for a person; `--dry-run` prints nothing else."""
+        kernels = self.wheel.file if self.wheel else "compiled here"
+        env = " ".join(f"{k}={shlex.quote(v)}" for k, v in sorted(self.env.items()))
+        return [
+            f"device   {self.device}",
+            f"kernels  {self.kernels} ({self.why}): {kernels}",
+            f"lock     {layout.shown(self.lock(layout))}",
+            f"install  {env} {shlex.join(_install_command(layout))}",
+        ]
+
+
+def plan(layout: Layout, pin: Pin, asked_device: str, asked_kernels: str) -> Plan:
+    """Choose device, kernel mode and environment; the patched tree must be there."""
+    git = Git(layout.clone)
+    base = source.base(layout, pin)
+    native = [
+        p
+        for p in git.lines("diff", "--name-only", "--no-renames", base)
+        if p.startswith(lint.NATIVE)
+    ]
+    chosen = device(asked_device)
+    kernels, why = _kernels(chosen, asked_kernels, native)
+    local = "+cpu" if chosen == "cpu" else ""
+    env = {"VLLM_VERSION_OVERRIDE": pin.version + local}
+    wheel = None if kernels == "source" else pin.wheel("cpu" if kernels == "cpu" else "cuda")
+    if kernels == "cpu":
+        env["VLLM_TARGET_DEVICE"] = "empty"  # install only; the kernels come from the wheel
+    elif wheel:
+        # By file: upstream's own look-up falls back to a moving nightly wheel.
+        env["VLLM_TARGET_DEVICE"] = "cuda"
+        env["VLLM_USE_PRECOMPILED"] = "1"
+        env["VLLM_PRECOMPILED_WHEEL_LOCATION"] = str(layout.downloads / wheel.file)
+    else:
+        env["VLLM_TARGET_DEVICE"] = chosen
+    inputs = git.out("ls-tree", "HEAD", "pyproject.toml", *lint.NATIVE)
+    return Plan(chosen, kernels, why, wheel, env, inputs)
+
+
+def _kernels(device: str, asked: str, native: list[str]) -> tuple[str, str]:
+    if asked == "source":
+        return "source", "as asked"
+    if native:
+        if asked == "auto":
+            return "source", f"the series touches {native[0]}"
+        raise OverlayError(
+            f"KERNELS={asked} cannot work: the series touches {native[0]}",
+            hint="make build KERNELS=source",
+        )
+    if asked == "auto":
+        return ("precompiled" if device == "cuda" else "cpu"), "the series is Python only"
+    if (asked == "cpu") != (device == "cpu"):
+        raise OverlayError(
+            f"KERNELS={asked} does not fit device {device}",
+            hint="leave KERNELS out, or name the device: make build DEVICE=…",
+        )
+    return asked, "as asked"
+
+
+def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
+    """Make `build/venv` match the plan. False where it already does."""
+    stamp = layout.venv / "build.stamp"
+    fresh = stamp.is_file() and stamp.read_text() == plan.stamp(layout)
+    if fresh and _kernels_present(layout, plan):
+        return False
+    index.require_space(layout.build, 0 if stamp.is_file() else _VENV_BYTES, "build/venv")
+    stamp.unlink(missing_ok=True)
+    uv = str(tools.ensure(layout).with_name("uv"))
+    env = tools.uv_environment(layout)
+    before = _edits(layout)
+    say(f"environment from {layout.shown(plan.lock(layout))} …")
+    if not (layout.venv / "bin" / "python").exists():
+        _run([uv, "venv", "--python", sys.executable, str(layout.venv)], env, layout)
+    _run([uv, "pip", "sync", "--require-hashes", str(plan.lock(layout))], env, layout)
+    if plan.wheel:
+        say(f"kernels from {plan.wheel.file} …")
+        wheel = index.obtain(layout, plan.wheel)
+        if plan.kernels == "cpu":
+            _overlay(wheel, layout.clone)
+    say(f"install {pin.project} {plan.env['VLLM_VERSION_OVERRIDE']} …")
+    _run(_install_command(layout), {**env, **plan.env}, layout)
+    _recheck(layout, plan, before)
+    stamp.write_text(plan.stamp(layout))
+    return True
+
+
+def _install_command(layout: Layout) -> list[str]:
+    uv = str(tools.python(layout).with_name("uv"))
+    return [uv, "pip", "install", "--no-deps", "--no-build-isolation", "-e", str(layout.clone)]
+
+
+def _run(command: list[str], env: Mapping[str, str], layout: Layout) -> None:
+    """Run one step; its output goes to the terminal where there is one, and to a log elsewhere."""
+    layout.reports.mkdir(parents=True, exist_ok=True)
+    log = layout.reports / "build.log"
+    quiet = None if sys.stderr.isatty() else log.open("ab")
+    done = subprocess.run(
+        command, env=env, cwd=layout.root, stdin=subprocess.DEVNULL, stdout=quiet, stderr=quiet,
+        check=False,
+    )  # fmt: skip
+    if quiet:
+        quiet.close()
+    if done.returncode != 0:
+        tail = log.read_text(errors="replace").strip().splitlines()[-8:] if quiet else []
+        raise OverlayError(
+            "\n  ".join([f"`{shlex.join(command[:4])} …` failed", *tail]),
+            hint=f"the whole output is in {layout.shown(log)}" if quiet else "see above",
+        )
+
+
+def _shared_objects(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return [n for n in archive.namelist() if n.startswith("vllm/") and n.endswith(".so")]
+
+
+def _kernels_present(layout: Layout, plan: Plan) -> bool:
+    """Whether the clone still has the kernels; it may have been made anew."""
+    if not plan.wheel:
+        return any((layout.clone / "vllm").glob("_C*.so"))
+    wheel = layout.downloads / plan.wheel.file
+    if not wheel.is_file():
+        return False
+    return all((layout.clone / name).is_file() for name in _shared_objects(wheel))
+
+
+def _overlay(wheel: Path, clone: Path) -> None:
+    """Put the wheel's shared objects beside the patched Python tree; git ignores them there."""
+    with zipfile.ZipFile(wheel) as archive:
+        for name in _shared_objects(wheel):
+            part = clone / f"{name}.part"
+            with archive.open(name) as packed, part.open("wb") as file:
+                shutil.copyfileobj(packed, file, 1 << 20)
+            os.replace(part, clone / name)  # a running engine keeps the file that it has mapped
+
+
+def _edits(layout: Layout) -> str:
+    return Git(layout.clone).out("diff", "HEAD")
+
+
+def _recheck(layout: Layout, plan: Plan, before: str) -> None:
+    """The install must not have touched a tracked file, and must give the tree that we patched."""
+    if _edits(layout) != before:
+        raise OverlayError(
+            f"the install changed tracked files of {layout.shown(layout.clone)}",
+            hint=f"see git -C {layout.shown(layout.clone)} diff",
+        )
+    code = "import vllm; print(vllm.__file__); print(vllm.__version__)"
+    env = dict(os.environ) | run_environment(plan.device)
+    command = [str(layout.venv / "bin" / "python"), "-P", "-c", code]
+    done = subprocess.run(command, env=env, cwd=layout.root, capture_output=True, text=True)
+    found = done.stdout.split("\n")[:2]
+    wanted = [str(layout.clone / "vllm" / "__init__.py"), plan.env["VLLM_VERSION_OVERRIDE"]]
+    if done.returncode != 0 or found != wanted:
+        said = done.stderr.strip().splitlines()[-1:] or [f"found {found}, not {wanted}"]
+        raise OverlayError(f"the installed vLLM is not the patched tree: {said[0]}")
+
+
+def run_environment(device: str) -> dict[str, str]:
+    """What the patched vLLM needs in its environment at run time."""
+    return {"VLLM_TARGET_DEVICE": device}

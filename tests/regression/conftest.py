@@ -1,0 +1,57 @@
+"""Real renderers on tiny checkpoints: no weights, no network, no accelerator."""
+
+# ruff: noqa: ANN401 (options of ModelConfig)
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import checkpoints, renderers
+
+if TYPE_CHECKING:
+    from vllm.renderers.base import BaseRenderer
+
+MakeRenderer = Callable[..., "BaseRenderer[Any]"]
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Make each checkpoint once, however many tests ask for it."""
+    root = tmp_path_factory.mktemp("checkpoints")
+    made: dict[str, Path] = {}
+
+    def get(name: str) -> Path:
+        if name not in made:
+            made[name] = checkpoints.make_checkpoint(name, root / name)
+        return made[name]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def make_renderer(checkpoint: Callable[[str], Path]) -> MakeRenderer:
+    """Build the renderer of a checkpoint by name, see `support.renderers`."""
+
+    def make(name: str, **options: Any) -> BaseRenderer[Any]:
+        if name == "transformers_backend":
+            options["model_impl"] = "transformers"
+        return renderers.make_renderer(checkpoint(name), **options)
+
+    return make
+
+
+@pytest.fixture
+def vllm_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """`caplog` for vLLM's loggers, which do not propagate to the root logger."""
+    logger = logging.getLogger("vllm")
+    level = logger.level
+    logger.addHandler(caplog.handler)
+    logger.setLevel(logging.DEBUG)
+    yield caplog
+    logger.setLevel(level)
+    logger.removeHandler(caplog.handler)

@@ -1,0 +1,1 @@
+"""Tiny checkpoints and probes that the tests share."""

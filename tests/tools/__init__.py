@@ -1,0 +1,1 @@
+"""Tests of the scripts: stories on a small upstream in a temporary folder."""
