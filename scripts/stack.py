@@ -37,10 +37,10 @@ _FORMAT_PATCH = (
     # What a checkout of the user's (VLLM_DIR) may set for itself: the file and its names, …
     "--suffix=.patch", "--filename-max-length=64", "--no-cover-letter",
     # … the mail, …
-    "--no-from", "--no-to", "--no-cc", "--no-add-header", "--no-attach", "--no-thread",
+    "--no-from", "--no-add-header", "--no-attach", "--no-thread",
     "--no-signoff", "--no-base", "--no-notes", "--encode-email-headers",
     # … the diff.
-    "--src-prefix=a/", "--dst-prefix=b/", "--no-relative", "--diff-algorithm=myers",
+    "--src-prefix=a/", "--dst-prefix=b/", "--diff-algorithm=myers",
     "--indent-heuristic", "--unified=3", "--inter-hunk-context=0", "-O/dev/null",
 )  # fmt: skip
 
@@ -324,7 +324,7 @@ def export(layout: Layout, pin: Pin, *, check: bool) -> Exported:
     if old and not new:  # as after `fetch`: nobody means to drop the whole series
         raise OverlayError(
             f"{pin.branch} has no commits; export would remove all {len(old)} patches",
-            hint=f"make apply, or, to begin a new series: rm {layout.shown(layout.patches)}/*.patch",
+            hint=f"make apply; or, to begin anew: rm {layout.shown(layout.patches)}/*.patch",
         )
     written = tuple(sorted(n for n in new if old.get(n) != new[n]))
     removed = tuple(sorted(set(old) - set(new)))

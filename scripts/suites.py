@@ -93,7 +93,7 @@ def _pytest(layout: Layout, *args: str) -> tuple[str, ...]:
 
 
 def _regression(layout: Layout) -> Suite:
-    command = _pytest(layout, "-n", "2", "--dist", "loadfile", "tests/regression")
+    command = _pytest(layout, "-n", "2", "--dist", "worksteal", "tests/regression")
     return Suite("regression", "each patch does what it claims", "venv", command, layout.root)
 
 

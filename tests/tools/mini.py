@@ -33,6 +33,20 @@ Signed-off-by: a contribütor <contributor@example.invalid>
 """
 
 A = "".join(f"def line_{n}():\n    return {n}\n\n" for n in range(1, 31))
+
+
+def part(name: int | str) -> str:
+    return f"@cached\ndef part_{name}(x):\n    if x:\n        return {name}\n    return None\n\n\n"
+
+
+B = "".join(part(n) for n in range(1, 13))
+# Each change comes out otherwise with other settings of diff: two hunks near each other, a block
+# that can slide, blocks that change places.
+B_PATCHED = (
+    B.replace("return 2\n", "return 20\n")
+    .replace(part(5), part(5) + part(0))
+    .replace(part(8) + part(9) + part(10), part(10) + part(9) + "# apart\n" + part(8))
+)
 FILES: dict[str, bytes] = {
     ".gitignore": b"/vllm/_version.py\n*.so\n*.log\n",
     "CMakeLists.txt": b"project(mini)\n",
@@ -44,7 +58,9 @@ FILES: dict[str, bytes] = {
     "tests/test_\u00fcml\u00e4ut.py": "# gr\u00fc\u00dfe\nx = 1\n".encode(),
     "vllm/__init__.py": b"__version__ = '0.28.0'\n",
     "vllm/a.py": A.encode(),
+    "vllm/b.py": B.encode(),
     "vllm/crlf.py": b"one = 1\r\ntwo = 2\r\nthree = 3\r\n",
+    "vllm/old.py": b"".join(b"%d\n" % n for n in range(20)),
 }
 EXECUTABLE = "tools/run.sh"
 SYMLINK = ("vllm/alias.py", "a.py")
@@ -182,9 +198,15 @@ def patches(upstream: Upstream, folder: Path) -> dict[str, bytes]:
         "vllm/crlf.py": FILES["vllm/crlf.py"].replace(b"two = 2\r\n", b"two = 22\r\n"),
         name: FILES[name].replace(b"x = 1", b"x = 2"),
     }
-    commit(repo, f"[Bugfix][MM] Keep `carriage returns`\n\nDie Gr\u00f6\u00dfe z\u00e4hlt.\n\n{TRAILERS}",
-           second, date="2026-09-02T01:02:03-0700")  # fmt: skip
-    third = {"vllm/new.py": b"new = True\n", "vllm/sub/__init__.py": b""}
+    body = f"Die Gr\u00f6\u00dfe z\u00e4hlt.\n\n{TRAILERS}"
+    commit(repo, f"[Bugfix][MM] Keep `carriage returns`\n\n{body}", second,
+           date="2026-09-02T01:02:03-0700")  # fmt: skip
+    git(repo, "mv", "vllm/old.py", "vllm/moved.py")
+    third = {
+        "vllm/b.py": B_PATCHED.encode(),
+        "vllm/new.py": b"new = True\n",
+        "vllm/sub/__init__.py": b"",
+    }
     commit(repo, f"[Frontend] Add a module\n\nIt was missing.\n\n{TRAILERS}", third,
            date="2026-09-03T00:00:00Z")  # fmt: skip
     return formatted(repo, upstream.commit)

@@ -100,6 +100,7 @@ HOSTILE = """\
     noprefix = true
     mnemonicPrefix = true
     algorithm = patience
+    indentHeuristic = false
     context = 1
     interHunkContext = 99
     renames = copies
@@ -213,7 +214,8 @@ def test_a_patch_that_the_base_already_has_is_no_silent_success(
     again = {THIRD.replace("0003", "0004"): patches[THIRD]}
     product.write_series(patches | again)
     done = refuses(product, "apply")
-    assert "0004-Frontend-Add-a-module.patch does not apply: vllm/new.py: already" in done.error
+    assert "0004-Frontend-Add-a-module.patch does not apply: vllm/b.py, hunk @@" in done.error
+    assert "; vllm/new.py: already exists in index" in done.error
 
 
 def test_a_patch_for_a_missing_file_says_which(product: Product, patches: dict[str, bytes]) -> None:
@@ -229,8 +231,9 @@ def test_resolve_leaves_the_conflict_to_a_person_and_the_hint_mends_it(
 ) -> None:
     text = broken(patches)[SECOND].decode()
     # The patch that needs mending creates a file, too: it must not get lost on the way.
-    created = patches[THIRD][patches[THIRD].index(b"diff --git") :].decode().replace("new", "born")
-    created = created.replace("vllm/sub", "vllm/born").replace("born file mode", "new file mode")
+    _, head, rest = patches[THIRD].decode().partition("diff --git a/vllm/new.py")
+    created = f"{head}{rest}".partition("diff --git a/vllm/old.py")[0].replace("new", "born")
+    created = created.replace("born file mode", "new file mode")
     product.write_series(patches | {SECOND: (text.rstrip("\n") + "\n" + created).encode()})
     done = product.run("apply", RESOLVE="1")
     assert done.code == 3, done

@@ -77,9 +77,20 @@ def test_a_mail_is_read_into_subject_body_trailers_and_hunks(patches: dict[str, 
 
 def test_a_created_file_is_known_as_new(patches: dict[str, bytes]) -> None:
     name = "0003-Frontend-Add-a-module.patch"
-    full, empty = series.parse(name, patches[name]).diffs
-    assert (full.path, full.new) == ("vllm/new.py", True)
-    assert (empty.path, empty.new, empty.hunks) == ("vllm/sub/__init__.py", True, ())
+    diffs = {diff.path: diff for diff in series.parse(name, patches[name]).diffs}
+    assert {path for path, diff in diffs.items() if diff.new} == {
+        "vllm/moved.py",
+        "vllm/new.py",
+        "vllm/sub/__init__.py",
+    }
+    assert sorted(set(diffs) - {"vllm/b.py"}) == [
+        "vllm/moved.py",
+        "vllm/new.py",
+        "vllm/old.py",
+        "vllm/sub/__init__.py",
+    ]
+    assert diffs["vllm/sub/__init__.py"].hunks == ()
+    assert [h.old for h in diffs["vllm/old.py"].hunks] == [range(1, 21)]
 
 
 def test_what_only_looks_like_a_hunk_is_none() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -172,9 +174,10 @@ def test_a_truncated_archive_is_told_from_another_file(product: Product) -> None
 def _corrupt(repo: Path) -> bytes:
     """An sdist that breaks in the middle of a large file."""
     text = random.Random(0).randbytes(100_000).hex().encode()
-    data = mini.sdist(repo, [(mini.member(f"{mini.TOP}/docs/large"), text)])
-    middle = len(data) // 2
-    return data[:middle] + bytes(40) + data[middle + 40 :]
+    tar = gzip.decompress(mini.sdist(repo, [(mini.member(f"{mini.TOP}/docs/large"), text)]))
+    packer = zlib.compressobj(wbits=31)
+    whole = packer.compress(tar[:-100_000]) + packer.flush(zlib.Z_FULL_FLUSH)
+    return whole + b"\xff" * 1000  # no block of that type exists
 
 
 @pytest.mark.parametrize("fault", ["truncated", "corrupt", "text", "empty", "tar", "crc"])
