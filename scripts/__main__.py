@@ -63,7 +63,8 @@ def export(args: argparse.Namespace, where: Layout) -> None:
     for name in done.written:
         print(f"{'differs' if args.check else 'written'}  {name}")
     for name in done.removed:
-        print(f"{'no commit' if args.check else 'removed'}  {name}")
+        kept = where.shown(where.build / "removed")
+        print(f"no commit  {name}" if args.check else f"removed  {name} (kept in {kept}/)")
     if args.check and (done.written or done.removed):
         raise CheckFailed(
             f"{where.shown(where.patches)}/ is not what {release.branch} holds",

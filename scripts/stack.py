@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import series, source
+from scripts import series
+from scripts.clone import State, refuse_unsafe, state
 from scripts.errors import Conflict, OverlayError
-from scripts.git import IDENTITY, Git, GitError
+from scripts.git import Git, GitError
 from scripts.layout import SCRATCH, Layout
 from scripts.pin import Pin
 from scripts.series import Patch
@@ -45,91 +47,6 @@ _FORMAT_PATCH = (
 )  # fmt: skip
 
 
-# What git keeps for the length of a session.
-_SESSIONS = {"rebase-apply/applying": "am", "rebase-apply": "rebase", "rebase-merge": "rebase"}
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A commit on the overlay branch; `ours` where `apply` made it."""
-
-    id: str
-    subject: str
-    ours: bool
-
-
-@dataclass(frozen=True)
-class State:
-    """What the work clone holds. `edits` and `strangers` are tracked edits and untracked files.
-
-    `session` is the git command that a person has begun and not ended, empty where there is none.
-    """
-
-    base: str
-    head: str
-    on_branch: bool
-    tip: str | None
-    commits: tuple[Commit, ...]
-    edits: tuple[str, ...]
-    strangers: tuple[str, ...]
-    session: str
-
-
-def state(layout: Layout, pin: Pin) -> State:
-    """Read the work clone's state from git; nothing is stored elsewhere."""
-    base = source.base(layout, pin)
-    git = Git(layout.clone)
-    ref = f"refs/heads/{pin.branch}"
-    tip = git.out("rev-parse", ref) if git.ok("show-ref", "--verify", "--quiet", ref) else None
-    entries = git.out("status", "--porcelain", "-z", "--no-renames").split("\0")
-    return State(
-        base=base,
-        head=git.out("rev-parse", "HEAD"),
-        on_branch=git.out("rev-parse", "--symbolic-full-name", "HEAD") == ref,
-        tip=tip,
-        commits=_commits(git, pin, base, tip) if tip else (),
-        edits=tuple(sorted(e[3:] for e in entries if e and not e.startswith("??"))),
-        strangers=tuple(sorted(e[3:] for e in entries if e.startswith("??"))),
-        session=_session(git),
-    )
-
-
-def _session(git: Git) -> str:
-    for path, command in _SESSIONS.items():
-        if (git.root / git.out("rev-parse", "--git-path", path)).exists():
-            return command
-    return ""
-
-
-def _commits(git: Git, pin: Pin, base: str, tip: str) -> tuple[Commit, ...]:
-    clone = shlex.quote(str(git.root))
-    if not git.ok("merge-base", "--is-ancestor", base, tip):
-        raise OverlayError(
-            f"branch {pin.branch} does not stand on the pin",
-            hint=f"move it away: git -C {clone} branch -m {pin.branch} old-overlay",
-        )
-    form = "--format=%H%x00%P%x00%T%x00%ce%x00%ct %at%x00%s"
-    found = []
-    before = git.out("rev-parse", f"{base}^{{tree}}")
-    for line in git.lines("log", "--reverse", form, f"{base}..{tip}"):
-        commit, parents, tree, committer, times, subject = line.split("\0")
-        if len(parents.split()) != 1:
-            raise OverlayError(
-                f"{commit[:12]} on {pin.branch} is a merge; a series is a line of commits",
-                hint=f"git -C {clone} rebase {base[:12]} {pin.branch}",
-            )
-        if tree == before:
-            raise OverlayError(
-                f"{commit[:12]} on {pin.branch} changes nothing; no patch file can hold it",
-                hint=f"git -C {clone} rebase --onto {commit[:12]}~1 {commit[:12]} {pin.branch}",
-            )
-        before = tree
-        # A commit that a person makes or amends has their name or a committer date of its own.
-        ours = committer == IDENTITY[1] and len(set(times.split())) == 1
-        found.append(Commit(commit, subject, ours))
-    return tuple(found)
-
-
 def exported(git: Git, base: str, tip: str) -> dict[str, bytes]:
     """File name → bytes of each commit in `base..tip`, as the patch file it belongs in."""
     if base == tip:
@@ -137,27 +54,6 @@ def exported(git: Git, base: str, tip: str) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         git.raw("format-patch", *_FORMAT_PATCH, "--output-directory", folder, f"{base}..{tip}")
         return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
-
-
-def _refuse_unsafe(layout: Layout, pin: Pin, now: State) -> None:
-    """Raise where moving the branch, or writing patches from it, would lose somebody's work."""
-    clone = layout.shown(layout.clone)
-    if now.session:
-        raise OverlayError(
-            f"an unfinished git {now.session} is open in {clone}",
-            hint=f"finish it: git -C {clone} {now.session} --continue,"
-            f" or drop it: git -C {clone} {now.session} --abort",
-        )
-    if now.edits:
-        raise OverlayError(
-            f"{clone} has local edits: {', '.join(now.edits)}",
-            hint=f"commit them (git -C {clone} commit -a) or stash them (git -C {clone} stash)",
-        )
-    if not now.on_branch and now.head != now.base:
-        raise OverlayError(
-            f"{clone} stands at {now.head[:12]}, neither at the pin nor on {pin.branch}",
-            hint=f"git -C {clone} switch {pin.branch if now.tip else f'--detach {now.base[:12]}'}",
-        )
 
 
 @dataclass(frozen=True)
@@ -177,7 +73,7 @@ def apply(layout: Layout, pin: Pin, patches: tuple[Patch, ...], *, resolve: bool
     for a person to continue (`Conflict`); without it nothing changes.
     """
     now = state(layout, pin)
-    _refuse_unsafe(layout, pin, now)
+    refuse_unsafe(layout, pin, now)
     git = Git(layout.clone)
     wanted = {patch.name: patch.raw for patch in patches}
     written = exported(git, now.base, now.tip) if now.tip else {}
@@ -316,7 +212,7 @@ class Exported:
 def export(layout: Layout, pin: Pin, *, check: bool) -> Exported:
     """Write the commits of the overlay branch as the series. With `check`, only compare."""
     now = state(layout, pin)
-    _refuse_unsafe(layout, pin, now)
+    refuse_unsafe(layout, pin, now)
     if not now.tip or not now.on_branch:
         raise OverlayError(f"branch {pin.branch} is not checked out", hint="make apply")
     new = exported(Git(layout.clone), now.base, now.tip)
@@ -330,8 +226,11 @@ def export(layout: Layout, pin: Pin, *, check: bool) -> Exported:
     removed = tuple(sorted(set(old) - set(new)))
     if not check:
         _write(layout.patches, {name: new[name] for name in written})
+        kept = layout.build / "removed"
         for name in removed:  # last: an old file goes only when every new one exists
-            (layout.patches / name).unlink()
+            # Not for good: it may be a patch that somebody put there and never applied.
+            kept.mkdir(exist_ok=True)
+            shutil.move(layout.patches / name, kept / name)
     return Exported(written, removed, len(new))
 
 

@@ -88,9 +88,16 @@ def test_a_dropped_commit_removes_its_file_and_renumbers(
     said = applied.succeed("export")
     assert said == (
         "written  0002-Frontend-Add-a-module.patch\n"
-        f"removed  {SECOND}\nremoved  {THIRD}\n1 of 2 patches unchanged\n"
+        f"removed  {SECOND} (kept in build/removed/)\n"
+        f"removed  {THIRD} (kept in build/removed/)\n1 of 2 patches unchanged\n"
     )
     assert applied.series() == {FIRST: patches[FIRST], f"0002{THIRD[4:]}": patches[THIRD]}
+
+
+def test_export_keeps_a_patch_that_was_put_there_and_never_applied(applied: Product) -> None:
+    (applied.patches / "0004-Mine.patch").write_bytes(b"not applied yet\n")
+    applied.succeed("export")
+    assert (applied.root / "build/removed/0004-Mine.patch").read_bytes() == b"not applied yet\n"
 
 
 def test_reordered_commits_rename_the_files(applied: Product, patches: dict[str, bytes]) -> None:
