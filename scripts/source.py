@@ -40,7 +40,12 @@ def fetch(layout: Layout, pin: Pin, kind: str, url: str) -> bool:
     its name only when it is whole.
     """
     if layout.adopted or layout.clone.exists():
-        base(layout, pin)
+        if base(layout, pin) != pin.commit and kind == "git":
+            shown = layout.shown(layout.clone)
+            raise OverlayError(
+                f"{shown} was made from the sdist, not from git",
+                hint=f"move it away: mv {shown} {shown}.sdist",
+            )
         return False
     with _scratch(layout, pin) as new:
         if kind == "git":

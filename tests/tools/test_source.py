@@ -86,6 +86,15 @@ def test_the_series_gives_the_same_tree_on_either_source(
     assert applied.git("rev-parse", "HEAD^{tree}")[:12] in product_git
 
 
+def test_asking_for_git_where_the_clone_came_from_the_sdist_is_told(applied: Product) -> None:
+    before = applied.git("rev-parse", "HEAD")
+    done = applied.run("apply", SOURCE="git", GIT_URL=str(applied.upstream.repo))
+    assert done.code == 2
+    assert applied.git("rev-parse", "HEAD") == before
+    assert done.error == "build/vllm was made from the sdist, not from git"
+    assert done.hint == "move it away: mv build/vllm build/vllm.sdist"
+
+
 def test_a_mirror_whose_tag_points_elsewhere_is_refused(product: Product, tmp_path: Path) -> None:
     mirror = tmp_path / "mirror"
     mini.git(tmp_path, "init", "--quiet", str(mirror))
