@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -96,6 +97,8 @@ class Product:
         return subprocess.Popen(
             self.command(*args), cwd=self.root, env=self.env(**env), text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            # A runner in the background of a shell ignores the interrupt, and so would its child.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )  # fmt: skip
 
     def shell(self, line: str, **env: str) -> Done:

@@ -116,7 +116,8 @@ def test_the_targets_of_make_do_what_the_verbs_do(product: Product) -> None:
     assert "3 of 3 patches unchanged" in product.make("export", "CHECK=1").out
     assert "0 faults" in product.make("lint").out
     assert "as pinned" in product.make("verify").out
-    assert "already in" in product.make("fetch", "SOURCE=git").out
+    assert "already in" in product.make("fetch").out
+    assert "from the sdist" in product.make("fetch", "SOURCE=git").error
     (product.patches / "stray").touch()
     assert product.make("apply").code == 2
 
