@@ -84,7 +84,8 @@ def _trees(layout: Layout, pin: Pin) -> dict[str, Path]:
 
 
 def _probe(layout: Layout, plan: Plan, tree: Path, arguments: tuple[str, ...]) -> dict[str, Any]:
-    paths = f"{tree}{os.pathsep}{layout.root}"  # before the installed tree
+    # Both go before the installed tree; ours first, for a tree of vLLM has `tests` as well.
+    paths = f"{layout.root}{os.pathsep}{tree}"
     env = dict(os.environ) | build.run_environment(plan.device)
     env |= {"PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
     command = [str(layout.venv / "bin" / "python"), "-P", "-m", _PROBE, *_LENGTHS, *arguments]

@@ -304,8 +304,11 @@ def test_a_builder_without_options_is_limited(warmup_options: Mapping[str, Any])
     assert sizes_of(data) == {"image": WIDE}
 
 
-def test_videos_made_of_images_have_few_frames(warmup_options: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize("video", [{}, {"width": 200}, {"num_frames": 64, "width": 200}])
+def test_videos_made_of_images_have_few_frames(video: dict[str, int]) -> None:
+    from vllm.config.multimodal import VideoDummyOptions
     from vllm.model_executor.models.minicpmv import MiniCPMVDummyInputsBuilder
+    from vllm.multimodal.processing.dummy_inputs import use_warmup_sizes
 
     size = SimpleNamespace(width=4032, height=448)
     info = SimpleNamespace(
@@ -314,9 +317,12 @@ def test_videos_made_of_images_have_few_frames(warmup_options: Mapping[str, Any]
         get_num_frames_with_most_features=lambda *_: 64,
     )
     builder = MiniCPMVDummyInputsBuilder(info)
-    data = builder.get_dummy_mm_data(8192, {"image": 1, "video": 1}, warmup_options)
+    mm_counts = {"image": 1, "video": 1}
+    mm_options = {"video": VideoDummyOptions(**video)} if video else {}
+    with use_warmup_sizes(8192, mm_counts, mm_options) as options:
+        data = builder.get_dummy_mm_data(8192, mm_counts, options)
     assert data["image"][0].size == (378, 756)
-    assert [frame.size for frame in data["video"][0]] == [WIDE] * 2
+    assert [frame.size for frame in data["video"][0]] == [(video.get("width", 756), 378)] * 2
 
 
 def test_vision_chunks_are_limited() -> None:

@@ -32,8 +32,8 @@ _LONG_VIDEO = {"longest_edge": 469762048, "shortest_edge": 4096}
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "stock": {},
     "long-video": {"mm_processor_kwargs": {"videos_kwargs": {"size": _LONG_VIDEO}}},
-    # For a release that reads no scoped keys when it sizes dummy items. Flat keys are
-    # for images as well, and an image of that size does not fit into 24 GiB.
+    # For a release that reads no scoped keys when it sizes dummy items. Without images,
+    # to which flat keys apply as well; the video alone takes the unpatched one 22 GiB.
     "long-video-flat": {
         "mm_processor_kwargs": {"size": _LONG_VIDEO},
         "limit_mm_per_prompt": {"image": 0},
