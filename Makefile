@@ -3,6 +3,7 @@
 PYTHON ?= python3
 RUN = @$(PYTHON) -m scripts
 
+.NOTPARALLEL: # a target may need what the one before it made
 .PHONY: help fetch verify apply test build export check status lint bench clean
 
 help: ## this list
