@@ -121,7 +121,7 @@ def test(args: argparse.Namespace, where: Layout) -> None:
     device = build.device(args.device)
     plan = build.plan(where, release, args.device, args.kernels)
     listed = args.suites == "list"
-    names = [] if listed else args.suites.replace(",", " ").split()
+    names = [] if listed or not args.suites else re.split(r"[\s,]+", args.suites)
     chosen = suites.choose(where, release, device, names)
     for line in suites.shown(chosen):
         print(line)

@@ -121,7 +121,8 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
     """Make `build/venv` match the plan. False where it already does."""
     stamp = layout.venv / "build.stamp"
     fresh = stamp.is_file() and stamp.read_text() == plan.stamp(layout)
-    if fresh and _kernels_present(layout, plan):
+    whole = (layout.venv / "bin" / "python").exists()
+    if fresh and whole and _kernels_present(layout, plan):
         return False
     index.require_space(layout.build, 0 if stamp.is_file() else _VENV_BYTES, "build/venv")
     stamp.unlink(missing_ok=True)
@@ -129,8 +130,8 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
     env = tools.uv_environment(layout)
     before = _edits(layout)
     say(f"environment from {layout.shown(plan.lock(layout))} …")
-    if not (layout.venv / "bin" / "python").exists():
-        _run([uv, "venv", "--python", sys.executable, str(layout.venv)], env, layout)
+    # From nothing: what is there may be half-made, or of another Python. uv's cache makes it quick.
+    _run([uv, "venv", "--clear", "--python", sys.executable, str(layout.venv)], env, layout)
     _run([uv, "pip", "sync", "--require-hashes", str(plan.lock(layout))], env, layout)
     if plan.wheel:
         say(f"kernels from {plan.wheel.file} …")
@@ -168,9 +169,11 @@ def _run(command: list[str], env: Mapping[str, str], layout: Layout) -> None:
         )
 
 
-def _shared_objects(wheel: Path) -> list[str]:
+def _shared_objects(wheel: Path) -> dict[str, int]:
+    """Name → size in bytes of each shared object in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
-        return [n for n in archive.namelist() if n.startswith("vllm/") and n.endswith(".so")]
+        files = {info.filename: info.file_size for info in archive.infolist()}
+    return {n: size for n, size in files.items() if n.startswith("vllm/") and n.endswith(".so")}
 
 
 def _kernels_present(layout: Layout, plan: Plan) -> bool:
@@ -178,9 +181,12 @@ def _kernels_present(layout: Layout, plan: Plan) -> bool:
     if not plan.wheel:
         return any((layout.clone / "vllm").glob("_C*.so"))
     wheel = layout.downloads / plan.wheel.file
-    if not wheel.is_file():
-        return False
-    return all((layout.clone / name).is_file() for name in _shared_objects(wheel))
+    try:
+        wanted = _shared_objects(wheel)
+    except (FileNotFoundError, zipfile.BadZipFile):
+        return False  # the build then obtains it, and says what is wrong with it
+    files = {name: layout.clone / name for name in wanted}
+    return all(f.is_file() and f.stat().st_size == wanted[name] for name, f in files.items())
 
 
 def _overlay(wheel: Path, clone: Path) -> None:
@@ -208,8 +214,10 @@ def _recheck(layout: Layout, plan: Plan, before: str) -> None:
     env = dict(os.environ) | run_environment(plan.device)
     command = [str(layout.venv / "bin" / "python"), "-P", "-c", code]
     done = subprocess.run(command, env=env, cwd=layout.root, capture_output=True, text=True)
-    found = done.stdout.split("\n")[:2]
-    wanted = [str(layout.clone / "vllm" / "__init__.py"), plan.env["VLLM_VERSION_OVERRIDE"]]
+    path, _, version = done.stdout.strip().partition("\n")
+    found = [os.path.realpath(path), version]
+    file = os.path.realpath(layout.clone / "vllm" / "__init__.py")
+    wanted = [file, plan.env["VLLM_VERSION_OVERRIDE"]]
     if done.returncode != 0 or found != wanted:
         said = done.stderr.strip().splitlines()[-1:] or [f"found {found}, not {wanted}"]
         raise OverlayError(f"the installed vLLM is not the patched tree: {said[0]}")

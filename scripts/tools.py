@@ -30,7 +30,8 @@ def _stamp(layout: Layout) -> str:
 def ensure(layout: Layout) -> Path:
     """The Python of `build/tools`, made with pip (as the user has configured it) if need be."""
     stamp = layout.tools / "lock.stamp"
-    if stamp.is_file() and stamp.read_text() == _stamp(layout):
+    whole = python(layout).is_file() and python(layout).with_name("uv").is_file()
+    if whole and stamp.is_file() and stamp.read_text() == _stamp(layout):
         return python(layout)
     if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
         raise OverlayError(
