@@ -164,3 +164,14 @@ def test_an_interrupt_ends_quietly_and_changes_nothing(product: Product, held_gi
     assert (running.returncode, err) == (130, "interrupted\n")
     assert snapshot(product.clone) == before
     assert not list(product.root.glob("build/.scratch-*"))
+
+
+def test_suites_that_name_nothing_are_refused_before_anything_starts(applied: Product) -> None:
+    declared = applied.root / "tests" / "upstream" / "suites.json"
+    declared.parent.mkdir(parents=True)
+    declared.write_text("[]")
+    for asked in (",", "tools,nonsense"):
+        done = applied.run("test", SUITES=asked, DEVICE="cpu", KERNELS="source")
+        assert done.code == 2, done
+        assert done.error.startswith("no such suite")
+        assert done.hint == "suites are tools, regression, upstream"
