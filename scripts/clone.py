@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scripts import source
 from scripts.errors import OverlayError
-from scripts.git import IDENTITY, Git
+from scripts.git import IDENTITY, Git, lock_hint
 from scripts.layout import Layout
 from scripts.pin import Pin
 
@@ -28,7 +28,8 @@ class Commit:
 class State:
     """What the work clone holds. `edits` and `strangers` are tracked edits and untracked files.
 
-    `session` is the git command that a person has begun and not ended, empty where there is none.
+    `session` is the git command that a person has begun and not ended, empty where there is none;
+    `lock` is the lock of git's index, where one is held or was left by a git that was killed.
     """
 
     base: str
@@ -39,6 +40,7 @@ class State:
     edits: tuple[str, ...]
     strangers: tuple[str, ...]
     session: str
+    lock: str
 
 
 def state(layout: Layout, pin: Pin) -> State:
@@ -57,12 +59,13 @@ def state(layout: Layout, pin: Pin) -> State:
         edits=tuple(sorted(e[3:] for e in entries if e and not e.startswith("??"))),
         strangers=tuple(sorted(e[3:] for e in entries if e.startswith("??"))),
         session=_session(git),
+        lock=str(lock) if (lock := git.path("index.lock")).exists() else "",
     )
 
 
 def _session(git: Git) -> str:
     for path, command in _SESSIONS.items():
-        if (git.root / git.out("rev-parse", "--git-path", path)).exists():
+        if git.path(path).exists():
             return command
     return ""
 
@@ -99,6 +102,8 @@ def _commits(git: Git, pin: Pin, base: str, tip: str) -> tuple[Commit, ...]:
 def refuse_unsafe(layout: Layout, pin: Pin, now: State) -> None:
     """Raise where moving the branch, or writing patches from it, would lose somebody's work."""
     clone = layout.shown(layout.clone)
+    if now.lock:  # first: a checkout that was killed left edits, too, and git can do nothing yet
+        raise OverlayError(f"git's index in {clone} is locked", hint=lock_hint(now.lock))
     if now.session:
         raise OverlayError(
             f"an unfinished git {now.session} is open in {clone}",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ _SETTINGS = (
     # What a checkout of the user's may set for itself, and no flag overrides.
     "apply.ignoreWhitespace=no",
     "diff.suppressBlankEmpty=false",
+    "log.showRoot=false",  # the whole tree is no change that we look for
     "i18n.commitEncoding=UTF-8",
     "i18n.logOutputEncoding=UTF-8",
     "status.showUntrackedFiles=normal",
@@ -48,8 +51,14 @@ class GitError(OverlayError):
 
     def __init__(self, command: str, stderr: str) -> None:
         said = stderr.strip() or "no message"
-        super().__init__(f"git {command} failed: {said}")
+        held = re.search(r"'([^'\n]+\.lock)': File exists", stderr)
+        super().__init__(f"git {command} failed: {said}", hint=lock_hint(held[1]) if held else "")
         self.stderr = stderr
+
+
+def lock_hint(lock: str) -> str:
+    """What to do about a lock file of git's: it outlives a git that is killed."""
+    return f"if no git is at work there, one was killed: rm {shlex.quote(lock)}"
 
 
 def _isolated(extra: Mapping[str, str]) -> dict[str, str]:
@@ -76,10 +85,10 @@ class Git:
     root: Path
     env: Mapping[str, str] = field(default_factory=dict)
 
-    def raw(self, *args: str) -> bytes:
+    def raw(self, *args: str, stdin: bytes = b"") -> bytes:
         """The standard output of `git ARGS`, as bytes."""
         settings = [word for item in self._settings() for word in ("-c", item)]
-        return self._start([*settings, *args], args[0], _isolated(self.env))
+        return self._start([*settings, *args], args[0], _isolated(self.env), stdin)
 
     def out(self, *args: str) -> str:
         """The standard output of `git ARGS`, as text, without its last line end."""
@@ -96,25 +105,42 @@ class Git:
             return False
         return True
 
-    def fetch(self, url: str, ref: str) -> None:
-        """Fetch one commit without history, with the user's own configuration and environment.
+    def fetch(self, url: str, ref: str, *options: str) -> None:
+        """Fetch one commit, without history unless `options` say so."""
+        self._as_user("fetch", "--quiet", "--no-tags", *(options or ("--depth=1",)), url, ref)
 
-        Credentials, proxies and `insteadOf` rewrites live there, and a fetch needs them.
+    def tagged(self, url: str, tag: str) -> str:
+        """The commit that `tag` names in the repository at `url`, empty where it has none."""
+        ref = f"refs/tags/{tag}"
+        listed = os.fsdecode(self._as_user("ls-remote", "--quiet", url, ref, f"{ref}^{{}}"))
+        ids = {name: commit for commit, _, name in (line.partition("\t") for line in
+               listed.splitlines())}  # fmt: skip
+        return ids.get(f"{ref}^{{}}", ids.get(ref, ""))
+
+    def _as_user(self, *args: str) -> bytes:
+        """With the user's own configuration and environment.
+
+        Credentials, proxies and `insteadOf` rewrites live there, and a remote needs them.
         """
         env = {k: v for k, v in os.environ.items() if k not in _ELSEWHERE} | {"LC_ALL": "C"}
-        command = ["fetch", "--quiet", "--no-tags", "--depth=1", url, ref]
-        self._start(command, "fetch", env)
+        return self._start(list(args), args[0], env)
 
     def _settings(self) -> tuple[str, ...]:
         # The caller named this folder, so its owner may be another user (a container's mount).
         return (*_SETTINGS, f"safe.directory={self.root}")
 
-    def _start(self, args: list[str], name: str, env: Mapping[str, str]) -> bytes:
+    def path(self, name: str) -> Path:
+        """Where git keeps its file `name` for this checkout."""
+        return self.root / self.out("rev-parse", "--git-path", name)
+
+    def _start(
+        self, args: list[str], name: str, env: Mapping[str, str], stdin: bytes = b""
+    ) -> bytes:
         try:
             done = subprocess.run(
                 ["git", "-C", str(self.root), *args],
                 env=env,
-                stdin=subprocess.DEVNULL,
+                input=stdin,
                 capture_output=True,
             )
         except FileNotFoundError as error:

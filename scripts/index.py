@@ -66,10 +66,69 @@ def _prove(layout: Layout, path: Path, artefact: Artefact) -> None:
     )
 
 
-def _download(layout: Layout, artefact: Artefact, part: Path) -> None:
+def files(layout: Layout, project: str, version: str) -> dict[str, tuple[Artefact, str]]:
+    """File name → the artefact and its day of upload (empty where unknown), of one release.
+
+    Hash and size are what the index says. A file without a sha256 in the index is left out.
+    """
+    found: dict[str, tuple[Artefact, str]] = {}
+    try:
+        for client in _clients(layout):
+            for package in _packages(client, project):
+                sha256 = package.digests.get("sha256", "")
+                if package.version != version or not sha256 or package.filename in found:
+                    continue
+                size = package.size or _size(client, package)
+                day = package.upload_time.date().isoformat() if package.upload_time else ""
+                found[package.filename] = Artefact(project, package.filename, size, sha256), day
+    except OSError as error:  # of requests too
+        raise OverlayError(
+            f"could not read the files of {project} {version}: {error}",
+            hint="check the network, the proxy and the index (python3 -m pip config list)",
+        ) from error
+    return found
+
+
+def newest(layout: Layout, project: str) -> str:
+    """The highest version of `project` that has an sdist and is no preview."""
+    clients = _clients(layout)
+    from packaging.version import Version  # the index client depends on it
+
+    found = {
+        package.version
+        for client in clients
+        for package in _packages(client, project)
+        if package.version and package.package_type == "sdist"
+    }
+    stable = [version for version in map(Version, found) if not version.is_prerelease]
+    if not stable:
+        raise OverlayError(
+            f"the configured package index has no release of {project}",
+            hint="see `python3 -m pip config list`; a mirror may lag or filter",
+        )
+    return str(max(stable))
+
+
+def _packages(client: PyPISimple, project: str) -> list[DistributionPackage]:
+    from pypi_simple import NoSuchProjectError
+
+    try:
+        return client.get_project_page(project, timeout=60).packages
+    except NoSuchProjectError:
+        return []
+
+
+def _size(client: PyPISimple, package: DistributionPackage) -> int:
+    """Bytes of a file whose index page does not say."""
+    answer = client.s.head(package.url, timeout=60, allow_redirects=True)
+    return int(answer.headers.get("Content-Length", "0"))
+
+
+def _clients(layout: Layout) -> list[PyPISimple]:
+    """A client for each index to ask, in order."""
     tools.make_importable(layout)
     import requests
-    from pypi_simple import PYPI_SIMPLE_ENDPOINT, PyPISimple, tqdm_progress_factory
+    from pypi_simple import PYPI_SIMPLE_ENDPOINT, PyPISimple
     from requests.adapters import HTTPAdapter
     from urllib3.util import Retry
 
@@ -82,7 +141,13 @@ def _download(layout: Layout, artefact: Artefact, part: Path) -> None:
     if "proxy" in settings:
         session.proxies = {"https": settings["proxy"], "http": settings["proxy"]}
     urls = tools.index_urls(settings)
-    clients = [PyPISimple(url or PYPI_SIMPLE_ENDPOINT, session=session) for url in urls]
+    return [PyPISimple(url or PYPI_SIMPLE_ENDPOINT, session=session) for url in urls]
+
+
+def _download(layout: Layout, artefact: Artefact, part: Path) -> None:
+    clients = _clients(layout)
+    from pypi_simple import tqdm_progress_factory
+
     try:
         client, package = _find(clients, artefact)
         progress = tqdm_progress_factory() if sys.stderr.isatty() else None
@@ -98,14 +163,8 @@ def _download(layout: Layout, artefact: Artefact, part: Path) -> None:
 
 
 def _find(clients: list[PyPISimple], artefact: Artefact) -> tuple[PyPISimple, DistributionPackage]:
-    from pypi_simple import NoSuchProjectError
-
     for client in clients:
-        try:
-            page = client.get_project_page(artefact.project, timeout=60)
-        except NoSuchProjectError:
-            continue
-        for package in page.packages:
+        for package in _packages(client, artefact.project):
             if package.filename == artefact.file:
                 return client, package
     raise OverlayError(

@@ -145,25 +145,8 @@ def generated(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
 
 def same_hunk(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
     """Two patches on one hunk depend on each other's order; worth knowing before a `pick`."""
-    spans: dict[str, list[tuple[range, str]]] = {}
-    for patch in patches:
-        for diff in patch.diffs:
-            earlier = spans.get(diff.path, [])
-            names = {n for span, n in earlier for h in diff.hunks if _overlap(span, h.old)}
-            for name in sorted(names):
-                yield Finding(patch.name, "same-hunk", f"{diff.path}, also in {name}", note=True)
-            moved = [(_shifted(span, diff), name) for span, name in earlier]
-            spans[diff.path] = moved + [(hunk.new, patch.name) for hunk in diff.hunks]
-
-
-def _overlap(a: range, b: range) -> bool:
-    return a.start < b.stop and b.start < a.stop
-
-
-def _shifted(span: range, diff: series.FileDiff) -> range:
-    """`span`, in the line numbers that hold after `diff`."""
-    by = sum(len(h.new) - len(h.old) for h in diff.hunks if h.old.stop <= span.start)
-    return range(span.start + by, span.stop + by)
+    for later, path, earlier in series.overlaps(patches):
+        yield Finding(later.name, "same-hunk", f"{path}, also in {earlier.name}", note=True)
 
 
 RULES: tuple[Rule, ...] = (

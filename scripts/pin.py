@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,11 @@ def _artefact(value: dict[str, Any]) -> Artefact:
     if not re.fullmatch(r"[0-9a-f]{64}", found.sha256):
         raise ValueError(f"{found.file}: sha256 is not 64 hex digits")
     return found
+
+
+def text(pin: Pin) -> str:
+    """The pin as `upstream.json` holds it."""
+    return json.dumps(asdict(pin), indent=2) + "\n"
 
 
 def read(path: Path) -> Pin:

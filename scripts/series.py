@@ -10,8 +10,7 @@ from pathlib import Path
 
 from scripts.errors import OverlayError
 
-# Files that may stand beside the patches.
-_COMPANIONS = {"README.md", "upstream.json"}
+_PIN = "upstream.json"  # stands beside the patches, as pages (.md) may
 _NAME = re.compile(r"([0-9]{4})-.*\.patch")
 _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 # The first line of a mail, as `git format-patch` writes it.
@@ -133,6 +132,46 @@ def parse(name: str, raw: bytes) -> Patch:
     return Patch(name, raw, subject, body, trailers, _file_diffs(diff))
 
 
+def overlaps(patches: tuple[Patch, ...]) -> list[tuple[Patch, str, Patch]]:
+    """Later patch, path and earlier patch wherever the later one's hunks touch what the earlier
+    one's left, context included, or one of the two makes the file.
+    """
+    found = []
+    spans: dict[str, list[tuple[range, Patch]]] = {}
+    made: dict[str, list[Patch]] = {}
+    for patch in patches:
+        for diff in patch.diffs:
+            earlier = spans.get(diff.path, [])
+            hit = {by.name: by for by in made.get(diff.path, [])}
+            if diff.new:  # in the place of one that an earlier patch took away
+                hit |= {by.name: by for _, by in earlier}
+            hit |= {by.name: by for span, by in earlier for h in diff.hunks if _meet(span, h.old)}
+            found += [(patch, diff.path, hit[name]) for name in sorted(hit)]
+            moved = [(_shifted(span, diff), by) for span, by in earlier]
+            spans[diff.path] = moved + [(hunk.new, patch) for hunk in diff.hunks]
+            if diff.new:
+                made.setdefault(diff.path, []).append(patch)
+    return found
+
+
+def needs(patches: tuple[Patch, ...]) -> dict[str, tuple[str, ...]]:
+    """Name → the earlier patches that one stands on, theirs included, by what their hunks touch."""
+    found: dict[str, set[str]] = {patch.name: set() for patch in patches}
+    for later, _, earlier in overlaps(patches):
+        found[later.name] |= {earlier.name} | found[earlier.name]
+    return {name: tuple(sorted(needed)) for name, needed in found.items()}
+
+
+def _meet(a: range, b: range) -> bool:
+    return a.start < b.stop and b.start < a.stop
+
+
+def _shifted(span: range, diff: FileDiff) -> range:
+    """`span`, in the line numbers that hold after `diff`."""
+    by = sum(len(h.new) - len(h.old) for h in diff.hunks if h.old.stop <= span.start)
+    return range(span.start + by, span.stop + by)
+
+
 def names(folder: Path) -> list[str]:
     """The numbered patch files in `folder`, in order."""
     return sorted(p.name for p in folder.iterdir() if _NAME.fullmatch(p.name) and p.is_file())
@@ -159,7 +198,8 @@ def faults_of(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise OverlayError(f"{folder} is missing", hint="git checkout patches/")
     found = names(folder)
-    strays = sorted({path.name for path in folder.iterdir()} - set(found) - _COMPANIONS)
+    beside = {path.name for path in folder.iterdir() if path.suffix != ".md"}
+    strays = sorted(beside - set(found) - {_PIN})
     return numbering(found) + [f"{name} is no numbered patch" for name in strays]
 
 

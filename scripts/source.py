@@ -168,7 +168,8 @@ def base(layout: Layout, pin: Pin) -> str:
         )
     if git.ok("cat-file", "-e", f"{pin.commit}^{{commit}}"):
         return pin.commit
-    for root in git.lines("rev-list", "--max-parents=0", "HEAD"):
+    # Of every branch: `roll` leaves the clone on one that stands on another release.
+    for root in git.lines("rev-list", "--max-parents=0", "HEAD", "--branches"):
         if _sdist_message(pin) == git.out("show", "--no-patch", "--format=%B", root).strip():
             return root
     hint = f"git -C {shown} fetch --depth=1 {pin.repository} {pin.commit}"
@@ -209,8 +210,8 @@ def verify(layout: Layout, pin: Pin, url: str) -> list[Comparison]:
     return found
 
 
-def _sdist_blobs(path: Path) -> dict[str, str]:
-    """Path → git blob id, computed from the archive without unpacking it."""
+def _sdist_blobs(path: Path) -> dict[str, tuple[str, str]]:
+    """Path → git's mode and blob id, computed from the archive without unpacking it."""
     top = path.name.removesuffix(".tar.gz")
     blobs = {}
     with _opened(path) as archive:
@@ -220,24 +221,32 @@ def _sdist_blobs(path: Path) -> dict[str, str]:
                 continue
             file = archive.extractfile(member) if member.isfile() else None
             data = file.read() if file else member.linkname.encode()
-            blobs[name] = hashlib.sha1(b"blob %d\0%b" % (len(data), data)).hexdigest()
+            plain = "100755" if member.mode & 0o100 else "100644"
+            blob = hashlib.sha1(b"blob %d\0%b" % (len(data), data)).hexdigest()
+            blobs[name] = ("120000" if member.issym() else plain, blob)
     return blobs
 
 
-def _git_blobs(git: Git, commit: str) -> dict[str, str]:
+def _git_blobs(git: Git, commit: str) -> dict[str, tuple[str, str]]:
     entries = git.out("ls-tree", "-r", "-z", commit).split("\0")
     split = [entry.partition("\t") for entry in entries if entry]
-    return {path: head.split()[2] for head, _, path in split}
+    return {path: (head.split()[0], head.split()[2]) for head, _, path in split}
 
 
-def _compare(left: str, a: dict[str, str], right: str, b: dict[str, str]) -> Comparison:
+def _compare(
+    left: str, a: dict[str, tuple[str, str]], right: str, b: dict[str, tuple[str, str]]
+) -> Comparison:
     faults: list[str] = []
     others: list[str] = []
     for path in sorted(set(a) | set(b)):
         if a.get(path) == b.get(path):
             continue
-        where = f"only in {left}" if path not in b else f"only in {right}"
-        line = f"{path}: {where if path not in a or path not in b else 'differs'}"
-        (faults if path.startswith(_AGREE) else others).append(line)
+        if path not in a or path not in b:
+            said = f"only in {left if path in a else right}"
+        elif a[path][1] == b[path][1]:
+            said = f"mode {a[path][0]} in {left}, {b[path][0]} in {right}"
+        else:
+            said = "differs"
+        (faults if path.startswith(_AGREE) else others).append(f"{path}: {said}")
     equal = sum(a[path] == b.get(path) for path in a)
     return Comparison(left, right, equal, tuple(faults), tuple(others))

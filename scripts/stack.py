@@ -7,7 +7,8 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,11 @@ _AM = (
     "--patch-format=mbox",  # never guess
     "--whitespace=nowarn",  # lint speaks of blanks, with the patch's name
 )
+# What the configuration of a repository may change in a diff that is read by machine.
+DIFF = (
+    "--src-prefix=a/", "--dst-prefix=b/", "--diff-algorithm=myers",
+    "--indent-heuristic", "--unified=3", "--inter-hunk-context=0", "-O/dev/null",
+)  # fmt: skip
 _FORMAT_PATCH = (
     "--zero-commit",  # the `From` line would change with every edit of an earlier patch
     "--full-index",  # abbreviated ids grow with the repository
@@ -42,8 +48,7 @@ _FORMAT_PATCH = (
     "--no-from", "--no-add-header", "--no-attach", "--no-thread",
     "--no-signoff", "--no-base", "--no-notes", "--encode-email-headers",
     # … the diff.
-    "--src-prefix=a/", "--dst-prefix=b/", "--diff-algorithm=myers",
-    "--indent-heuristic", "--unified=3", "--inter-hunk-context=0", "-O/dev/null",
+    *DIFF,
 )  # fmt: skip
 
 
@@ -75,27 +80,41 @@ def apply(layout: Layout, pin: Pin, patches: tuple[Patch, ...], *, resolve: bool
     now = state(layout, pin)
     refuse_unsafe(layout, pin, now)
     git = Git(layout.clone)
-    wanted = {patch.name: patch.raw for patch in patches}
-    written = exported(git, now.base, now.tip) if now.tip else {}
-    # A commit that a person made keeps their committer; apply gives it the reproducible id.
-    canonical = written == wanted and all(commit.ours for commit in now.commits)
-    if now.tip and now.on_branch and canonical:
+    if now.tip and now.on_branch and _canonical(git, now, patches):
         return _applied(git, now.tip, patches, changed=False)
-    _refuse_unexported(layout, pin, now, written, wanted)
+    refuse_unexported(layout, pin, now, patches)
     if resolve:
-        _move(layout, pin, now.base)
-        tip = _am(layout, git, now.base, patches, resolve=True)
+        move(layout, pin, now.base)
+        tip = am(layout, git, now.base, patches, resolve=True)
         return _applied(git, tip, patches, changed=True)
     tip = _tip_of(layout, git, now.base, patches)
-    _move(layout, pin, tip)  # compute first, move last
+    move(layout, pin, tip)  # compute first, move last
     return _applied(git, tip, patches, changed=tip != now.tip or not now.on_branch)
+
+
+def commits(layout: Layout, pin: Pin, patches: tuple[Patch, ...]) -> tuple[str, tuple[str, ...]]:
+    """The base, and the commit that `apply` makes of each patch. The work clone stays as it is."""
+    now = state(layout, pin)
+    git = Git(layout.clone)
+    tip = now.tip
+    if not tip or not _canonical(git, now, patches):
+        tip = _tip_of(layout, git, now.base, patches)
+    return now.base, tuple(git.lines("rev-list", "--reverse", f"{now.base}..{tip}"))
+
+
+def _canonical(git: Git, now: State, patches: tuple[Patch, ...]) -> bool:
+    """Whether the overlay branch is the series, with the ids that `apply` gives it."""
+    written = exported(git, now.base, now.tip) if now.tip else {}
+    # A commit that a person made keeps their committer; apply gives it the reproducible id.
+    ours = all(commit.ours for commit in now.commits)
+    return ours and written == {patch.name: patch.raw for patch in patches}
 
 
 def _applied(git: Git, tip: str, patches: tuple[Patch, ...], *, changed: bool) -> Applied:
     return Applied(tip, git.out("rev-parse", f"{tip}^{{tree}}"), len(patches), changed)
 
 
-def _move(layout: Layout, pin: Pin, commit: str) -> None:
+def move(layout: Layout, pin: Pin, commit: str) -> None:
     """Check the overlay branch out at `commit`, unless untracked files stand there."""
     try:
         # Without the flag, git takes a file that .gitignore names for worthless.
@@ -112,14 +131,10 @@ def _move(layout: Layout, pin: Pin, commit: str) -> None:
         ) from error
 
 
-def _refuse_unexported(
-    layout: Layout,
-    pin: Pin,
-    now: State,
-    written: Mapping[str, bytes],
-    wanted: Mapping[str, bytes],
-) -> None:
-    kept = set(wanted.values())
+def refuse_unexported(layout: Layout, pin: Pin, now: State, patches: tuple[Patch, ...]) -> None:
+    """Raise where the overlay branch has commits of a person's that no patch file holds."""
+    kept = {patch.raw for patch in patches}
+    written = exported(Git(layout.clone), now.base, now.tip) if now.tip else {}
     pairs = zip(now.commits, written.values(), strict=True)
     lost = [c.subject for c, raw in pairs if not c.ours and raw not in kept]
     if lost:
@@ -135,12 +150,19 @@ def _refuse_unexported(
 
 def _tip_of(layout: Layout, git: Git, base: str, patches: tuple[Patch, ...]) -> str:
     """Apply in a temporary worktree, so that no failure and no kill touches the clone."""
+    with worktree(layout, git, base) as tree:
+        return am(layout, tree, base, patches)
+
+
+@contextmanager
+def worktree(layout: Layout, git: Git, commit: str) -> Iterator[Git]:
+    """A temporary worktree of the clone `git` at `commit`."""
     _forget_killed(git)
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=layout.build) as folder:
         tree = Path(folder) / "vllm"
-        git.raw("worktree", "add", "--quiet", "--detach", str(tree), base)
+        git.raw("worktree", "add", "--quiet", "--detach", str(tree), commit)
         try:
-            return _am(layout, Git(tree), base, patches, resolve=False)
+            yield Git(tree)
         finally:
             git.raw("worktree", "remove", "--force", str(tree))
 
@@ -153,7 +175,9 @@ def _forget_killed(git: Git) -> None:
             git.raw("worktree", "remove", "--force", "--force", str(path))
 
 
-def _am(layout: Layout, git: Git, base: str, patches: tuple[Patch, ...], *, resolve: bool) -> str:
+def am(
+    layout: Layout, git: Git, base: str, patches: tuple[Patch, ...], *, resolve: bool = False
+) -> str:
     """Apply all patches on `base`, where `git` stands, in one session; returns the new HEAD."""
     if not patches:
         return base
@@ -263,6 +287,8 @@ def report(layout: Layout, pin: Pin, patches: tuple[Patch, ...]) -> Report:
     keys = [(patch.name, patch.raw) for patch in patches]
     known = [(k[0], commits[k].id[:12] if k in commits else "not applied") for k in keys]
     drift = []
+    if now.lock:
+        drift.append(f"git's index is locked: {shlex.quote(now.lock)}")
     if now.session:
         git_says = f"git {now.session}"
         drift.append(f"an unfinished {git_says} is open: {git_says} --continue or --abort")

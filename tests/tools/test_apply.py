@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.git import Git, GitError
 from tests.tools import mini
 from tests.tools.held import HeldGit
 from tests.tools.product import Done, Product, snapshot, tree
@@ -511,6 +512,27 @@ def test_apply_works_again_after_kill_9_in_the_middle(
     assert product.git("worktree", "list").count("\n") == 0
     assert not list(product.root.glob("build/.scratch-*"))
     assert "drift   none" in product.succeed("status")
+
+
+@pytest.mark.parametrize("verb", ["apply", "export"])
+def test_a_lock_that_a_killed_git_left_is_told_with_its_path(applied: Product, verb: str) -> None:
+    """As after a kill in the middle of the checkout, with a file of it already written."""
+    lock = applied.clone / ".git/index.lock"
+    lock.touch()
+    (applied.clone / "vllm/a.py").write_text("half\n")
+    done = refuses(applied, verb)
+    assert done.error == "git's index in build/vllm is locked"
+    assert "drift   git's index is locked: " in applied.succeed("status")
+    assert applied.shell(done.hint.split(": ")[1]).code == 0
+    assert "has local edits: vllm/a.py" in refuses(applied, verb).error
+
+
+def test_any_lock_of_gits_is_told_with_its_path(applied: Product) -> None:
+    lock = applied.clone / ".git/refs/heads/mine.lock"
+    lock.touch()
+    with pytest.raises(GitError) as caught:
+        Git(applied.clone).raw("update-ref", "refs/heads/mine", "HEAD")
+    assert caught.value.hint == f"if no git is at work there, one was killed: rm '{lock}'"
 
 
 def test_an_absent_worktree_of_the_persons_stays_on_gits_list(

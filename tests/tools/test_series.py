@@ -63,7 +63,7 @@ def test_a_mail_is_read_into_subject_body_trailers_and_hunks(patches: dict[str, 
     assert (patch.number, patch.mails, patch.raw) == (2, 1, patches[name])
     assert patch.subject == "[Bugfix][MM] Keep `carriage returns`"
     assert patch.body == "Die Gr\u00f6\u00dfe z\u00e4hlt."
-    assert patch.values("Upstream-Status") == ["backport v0.29.0"]
+    assert patch.values("Upstream-Status") == ["backport v0.30.0"]
     assert patch.values("Signed-off-by") == ["a contrib\u00fctor <contributor@example.invalid>"]
     assert patch.values("None-Such") == []
     assert [diff.path for diff in patch.diffs] == [
@@ -162,3 +162,41 @@ def test_a_missing_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(OverlayError, match="none is missing") as caught:
         series.load(tmp_path / "none")
     assert caught.value.hint == "git checkout patches/"
+
+
+def made(folder: Path, *steps: tuple[str, dict[str, bytes]]) -> tuple[series.Patch, ...]:
+    """A series of these steps (title, files) on a tree with a file of 40 lines."""
+    repo = folder / "repo"
+    mini.git(folder, "init", "--quiet", str(repo))
+    base = mini.commit(repo, "Base", {"f": LINES})
+    for title, files in steps:
+        mini.commit(repo, f"{title}\n\nWhy.", files)
+    mails = mini.formatted(repo, base)
+    return tuple(series.parse(name, raw) for name, raw in mails.items())
+
+
+LINES = "".join(f"{n}\n" for n in range(1, 41)).encode()
+
+
+def test_a_patch_needs_those_whose_lines_it_touches_and_what_they_need(tmp_path: Path) -> None:
+    one = mini.edited(LINES, ("\n10\n", "\nten\n"))
+    two = mini.edited(one, ("\n30\n", "\nthirty\n"))
+    three = mini.edited(two, ("ten\n", "TEN\n"))
+    four = mini.edited(three, ("TEN\n", "Ten\n"), ("\n5\n", "\nfive\n"))
+    patches = made(tmp_path, *((f"Step {n}", {"f": text}) for n, text in
+                               enumerate((one, two, three, four))))  # fmt: skip
+    numbers = {patch.name: patch.number for patch in patches}
+    found = {
+        numbers[n]: {numbers[i] for i in needed} for n, needed in series.needs(patches).items()
+    }
+    assert found == {1: set(), 2: set(), 3: {1}, 4: {1, 3}}
+
+
+def test_a_patch_needs_the_one_that_makes_its_file_even_an_empty_one(tmp_path: Path) -> None:
+    first = {"new": b"", "other": b"x\n"}
+    steps = [("Make", first), ("Apart", {"f": LINES + b"y\n"}), ("Fill", {"new": b"x\n"})]
+    patches = made(tmp_path, *steps)
+    make, _, fill = (patch.name for patch in patches)
+    assert series.needs(patches)[fill] == (make,)
+    found = [(later.name, path, earlier.name) for later, path, earlier in series.overlaps(patches)]
+    assert found == [(fill, "new", make)]

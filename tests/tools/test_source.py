@@ -149,6 +149,20 @@ def test_verify_lists_every_difference_and_fails_where_it_matters(
         assert done.hint
 
 
+def test_verify_compares_modes_too(product: Product, tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    mini.git(tmp_path, "clone", "--quiet", str(product.upstream.repo), str(mirror))
+    mini.git(mirror, "checkout", "--quiet", mini.TAG)
+    mini.git(mirror, "update-index", "--chmod=+x", "vllm/a.py")
+    mini.git(mirror, "update-index", "--chmod=-x", mini.EXECUTABLE)
+    product.edit_pin(commit=mini.commit(mirror, "Modes", {}))
+    done = product.run("verify", GIT_URL=mirror.as_uri())
+    assert done.code == 1, done
+    url = mirror.as_uri()
+    assert f"  vllm/a.py: mode 100644 in {mini.SDIST}, 100755 in {url}\n" in done.out
+    assert f"  {mini.EXECUTABLE}: mode 100755 in {mini.SDIST}, 100644 in {url}\n" in done.out
+
+
 def test_verify_compares_all_that_is_at_hand(product: Product, applied: Product) -> None:
     said = product.succeed("verify")
     assert "as pinned\nnothing to compare it with" in said

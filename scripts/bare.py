@@ -1,0 +1,148 @@
+"""The regression tests on a bare release, in an environment of that release made for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts import build, tools
+from scripts.errors import OverlayError
+from scripts.layout import Layout
+from scripts.pin import Pin
+from scripts.series import Patch
+
+Say = Callable[[str], None]
+# Of upstream's lock: what the index may not have under that name, and the test plugins, which are
+# current with us (ci/cpu.in).
+_NOT_UPSTREAMS = re.compile(
+    r"(?:pytest.*|pluggy|iniconfig|hypothesis|buildkite.*|urllib3|certifi|requests|triton"
+    r"|cuda-bindings|cuda-pathfinder)=="
+)
+_LIMIT = 1800  # seconds a module
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the regression tests of a patch ended on the bare release, as a sentence."""
+
+    said: str
+    all_pass: bool = False
+
+
+def root(layout: Layout, folder: Path) -> Layout:
+    """A root of its own for another release in `folder`: same downloads, tools and reports."""
+    there = Layout(folder, folder / "build" / "vllm", adopted=False)
+    there.build.mkdir()
+    layout.downloads.mkdir(parents=True, exist_ok=True)
+    layout.reports.mkdir(parents=True, exist_ok=True)
+    for name in ("downloads", "tools", "reports"):
+        (there.build / name).symlink_to(layout.build / name)
+    (folder / "ci").mkdir()
+    (folder / "ci" / "tools.txt").symlink_to(layout.root / "ci" / "tools.txt")
+    return there
+
+
+def test(
+    layout: Layout, there: Layout, new: Pin, patches: tuple[Patch, ...], *, say: Say
+) -> dict[str, Outcome]:
+    """Patch name → how its regression tests end on the tree in `there`, which is not patched.
+
+    Where no environment for the release can be had, every outcome says what is missing.
+    """
+    modules = sorted({path for patch in patches for path in patch.values("Regression-Test")
+                      if (layout.root / path).is_file()})  # fmt: skip
+    try:
+        environment(layout, there, new, say)
+        say(f"regression tests on the bare {new.tag} …")
+        cases = run(layout, there, modules)
+    except OverlayError as error:
+        said = f"its regression tests did not run on {new.tag}: {error}"
+        return {patch.name: Outcome(said) for patch in patches}
+    return {patch.name: outcome(patch, new, cases) for patch in patches}
+
+
+def environment(layout: Layout, there: Layout, new: Pin, say: Say) -> None:
+    """Make `build/venv` of `there` for its tree, with the versions that the release tests with."""
+    plan = build.plan(there, new, "cpu", "cpu")
+    uv = str(tools.ensure(layout).with_name("uv"))
+    pinned = (layout.root / "ci" / "cpu.in").read_text()
+    names = re.findall(r"^([\w-]+)==", pinned, re.MULTILINE)
+    requirements = there.clone / "requirements"
+    lines = [f"-r {requirements / 'common.txt'}", f"-r {layout.root / 'ci' / 'tests.in'}", *names]
+    (there.root / "ci" / "cpu.in").write_text("\n".join(lines) + "\n")
+    limits = there.root / "ci" / "upstream.txt"
+    lock = (requirements / "test" / "cpu.txt").read_text()
+    limits.write_text("".join(
+        f"{re.sub(r'[+](cpu|cu[0-9]+)$', '', line)}\n" for line in lock.split("\n")
+        if re.match(r"[\w.-]+==", line) and not _NOT_UPSTREAMS.match(line)
+    ))  # fmt: skip
+    say(f"versions that {new.tag} tests with …")
+    command = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate",
+               "--python", sys.executable, "--constraints", str(limits),
+               str(there.root / "ci" / "cpu.in"), "-o", str(plan.lock(there))]  # fmt: skip
+    done = subprocess.run(
+        command, env=tools.uv_environment(there), cwd=layout.root, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split())
+        raise OverlayError(f"no set of packages fits {new.tag}: {said[:300]}")
+    build.build(there, new, plan, say=say)
+
+
+def run(layout: Layout, there: Layout, modules: list[str]) -> dict[str, list[tuple[str, str]]]:
+    """Module → its tests that ran, with the message of their failure, empty where they pass.
+
+    Each is given up after some failures: what a patch makes fast may be slow without it.
+    """
+    env = dict(os.environ) | build.run_environment("cpu") | {"HF_HUB_OFFLINE": "1"}
+    cases: dict[str, list[tuple[str, str]]] = {}
+    log = layout.reports / "bare.log"
+    log.unlink(missing_ok=True)
+    for module in modules:
+        junit = layout.reports / f"bare-{Path(module).stem}.xml"
+        junit.unlink(missing_ok=True)
+        command = [str(there.venv / "bin" / "python"), "-m", "pytest", "-q", "--maxfail=5",
+                   "-p", "no:cacheprovider", f"--junitxml={junit}", module]  # fmt: skip
+        with log.open("ab") as file:
+            try:
+                subprocess.run(command, cwd=layout.root, env=env, stdin=subprocess.DEVNULL,
+                               stdout=file, stderr=subprocess.STDOUT, timeout=_LIMIT)  # fmt: skip
+            except subprocess.TimeoutExpired:
+                cases[module] = [(Path(module).stem, f"not done after {_LIMIT} s")]
+                continue
+        if not junit.is_file():
+            raise OverlayError(f"pytest did not start, see {layout.shown(log)}")
+        cases[module] = _cases(junit)
+    return cases
+
+
+def _cases(junit: Path) -> list[tuple[str, str]]:
+    found = []
+    for case in ET.parse(junit).getroot().iter("testcase"):
+        if case.find("skipped") is not None:
+            continue  # it says nothing of the release
+        bad = [child for child in case if child.tag in ("failure", "error")]
+        message = (bad[0].get("message", "") or bad[0].tag).split("\n")[0] if bad else ""
+        found.append((case.get("name", ""), message))
+    return found
+
+
+def outcome(patch: Patch, new: Pin, cases: dict[str, list[tuple[str, str]]]) -> Outcome:
+    """What `cases` (see `run`) say of one patch."""
+    mine = [case for module in patch.values("Regression-Test") for case in cases.get(module, [])]
+    if not mine:
+        return Outcome(f"none of its regression tests ran on bare {new.tag}")
+    failed = [(test, message) for test, message in mine if message]
+    said = (
+        f"{len(mine) - len(failed)} of {len(mine)} of its regression tests pass on bare {new.tag}"
+    )
+    if not failed:
+        return Outcome(said, all_pass=True)
+    each = "; ".join(f"{test} ({message[:100]})" for test, message in failed)
+    return Outcome(f"{said}, so ours is still needed for: {each}")

@@ -1,0 +1,126 @@
+"""Replay the series patch by patch: each applies alone on what it needs, and after each one the
+tree compiles, keeps upstream's style and types, and passes that patch's regression tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from scripts import series, source, stack, suites, tools
+from scripts.errors import OverlayError
+from scripts.git import Git
+from scripts.layout import Layout
+from scripts.pin import Pin
+from scripts.series import Patch
+from scripts.suites import Result, Suite
+
+Say = Callable[[str], None]
+# As upstream runs its type check on a commit, tools/pre_commit/mypy.py.
+_MYPY_PYTHON = "3.10"
+# Where its .pre-commit-config.yaml says which version.
+_UPSTREAMS = {"ruff": r"ruff-pre-commit\n\s+rev: v(\S+)", "mypy": r'"mypy==([\d.]+)'}
+
+
+def replay(
+    layout: Layout, pin: Pin, patches: tuple[Patch, ...], *, style: Path, device: str, say: Say
+) -> list[Result]:
+    """One result a patch and check. Work clone and environment must be there, and stay unchanged.
+
+    `style` is the folder of upstream's ruff and Python, see `style`.
+    """
+    base, commits = stack.commits(layout, pin, patches)
+    git = Git(layout.clone)
+    results = []
+    with stack.worktree(layout, git, base) as tree:
+        needs = series.needs(patches)
+        for patch in patches:
+            say(f"\n== {patch.name[:4]}-alone")
+            stands_on = tuple(p for p in patches if p.name in needs[patch.name])
+            results.append(_alone(layout, tree, base, (*stands_on, patch)))
+        for path in git.lines("ls-files", "--others", "--ignored", "--exclude-standard", "*.so"):
+            (tree.root / path).symlink_to(layout.clone / path)
+        if (layout.clone / source.VERSION_FILE).is_file():
+            shutil.copy(layout.clone / source.VERSION_FILE, tree.root / source.VERSION_FILE)
+        for patch, commit in zip(patches, commits, strict=True):
+            tree.raw("checkout", "--quiet", "--detach", commit)
+            checks = _checks(layout, tree, style, patch)
+            results += suites.run(layout, checks, device=device, say=say)
+    return results
+
+
+def _alone(layout: Layout, tree: Git, base: str, patches: tuple[Patch, ...]) -> Result:
+    *stands_on, patch = patches
+    tree.raw("checkout", "--quiet", "--detach", base)
+    name = f"{patch.name[:4]}-alone"
+    try:
+        stack.am(layout, tree, base, patches)
+    except OverlayError as error:
+        return Result(name, False, str(error))
+    said = ", ".join([*(one.name[:4] for one in stands_on), "the pin"])
+    return Result(name, True, f"applies on {said}")
+
+
+def _checks(layout: Layout, tree: Git, style: Path, patch: Patch) -> list[Suite]:
+    touched = [diff.path for diff in patch.diffs if (tree.root / diff.path).is_file()]
+    python = [path for path in sorted(set(touched)) if path.endswith(".py")]
+    number = patch.name[:4]
+    checks = []
+
+    def add(name: str, command: Iterable[str | Path], cwd: Path) -> None:
+        words = tuple(str(word) for word in command)
+        checks.append(Suite(f"{number}-{name}", patch.name, "venv", words, cwd))
+
+    venv = layout.venv / "bin" / "python"
+    if python:
+        bin_first = f"PATH={style}{os.pathsep}{os.environ['PATH']}"
+        mypy = "tools/pre_commit/mypy.py"
+        add("compile", (venv, "-m", "py_compile", *python), tree.root)
+        add("ruff", (style / "ruff", "check", *python), tree.root)
+        add("format", (style / "ruff", "format", "--check", *python), tree.root)
+        if (tree.root / mypy).is_file():
+            types = ["env", bin_first, str(style / "python"), mypy, _MYPY_PYTHON, *python]
+            add("mypy", types, tree.root)
+    tests = [path for path in patch.values("Regression-Test") if (layout.root / path).is_file()]
+    # Ours first: a tree of vLLM has `tests` as well. Both go before the installed tree.
+    paths = f"PYTHONPATH={layout.root}{os.pathsep}{tree.root}"
+    add("regression", ("env", paths, venv, "-m", "pytest", "-q", *tests), layout.root)
+    return checks
+
+
+def refuse_other_versions(layout: Layout) -> None:
+    """Raise where `ci/style.txt` locks other tools than the pinned tree names."""
+    config = (layout.clone / ".pre-commit-config.yaml").read_text()
+    lock = layout.root / "ci" / "style.txt"
+    for tool, pattern in _UPSTREAMS.items():
+        wanted = re.search(pattern, config)
+        if wanted and f"{tool}=={wanted[1]} " not in lock.read_text():
+            raise OverlayError(
+                f"upstream checks with {tool} {wanted[1]}, ci/style.txt has another",
+                hint="write that version into ci/style.in and make the lock anew, as its head says",
+            )
+
+
+def style(layout: Layout) -> Path:
+    """Install upstream's own ruff and mypy, in the versions that the pinned tree names."""
+    refuse_other_versions(layout)
+    lock = layout.root / "ci" / "style.txt"
+    folder = layout.style
+    uv = str(tools.ensure(layout).with_name("uv"))
+    env = tools.uv_environment(layout) | {"VIRTUAL_ENV": str(folder)}
+    for command in (
+        [uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder)],
+        [uv, "pip", "sync", "--quiet", "--require-hashes", str(lock)],
+    ):
+        done = subprocess.run(command, env=env, cwd=layout.root, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise OverlayError(
+                f"could not install ci/style.txt: {done.stderr.strip()[-300:]}",
+                hint="check the index that pip is configured for: python3 -m pip config list",
+            )
+    return folder / "bin"
