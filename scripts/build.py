@@ -8,12 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import index, lint, source, tools
+from scripts import index, kernels, lint, machine, source, tools
 from scripts.errors import OverlayError
 from scripts.git import Git
 from scripts.layout import Layout
@@ -36,13 +35,18 @@ def device(asked: str) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `build` is about to do. `wheel` is where the kernels come from, None to compile them."""
+    """What `build` is about to do.
+
+    `wheel` is where the kernels come from, None to compile them with `compile_env`; `env` is for
+    the install.
+    """
 
     device: str
     kernels: str
     why: str
     wheel: Artefact | None
     env: Mapping[str, str]
+    compile_env: Mapping[str, str]
     inputs: str
 
     def lock(self, layout: Layout) -> Path:
@@ -53,6 +57,7 @@ class Plan:
         parts = (
             index.digest(self.lock(layout)),
             repr((self.kernels, self.wheel, sorted(self.env.items()), self.inputs)),
+            repr(sorted(self.compile_env.items())),
             str(layout.clone),
             sys.version,
         )
@@ -60,14 +65,22 @@ class Plan:
 
     def shown(self, layout: Layout) -> list[str]:
         """The plan as lines for a person; `--dry-run` prints nothing else."""
-        kernels = self.wheel.file if self.wheel else "compiled here"
-        env = " ".join(f"{k}={shlex.quote(v)}" for k, v in sorted(self.env.items()))
-        return [
+        where = self.wheel.file if self.wheel else "compiled here"
+        lines = [
             f"device   {self.device}",
-            f"kernels  {self.kernels} ({self.why}): {kernels}",
+            f"kernels  {self.kernels} ({self.why}): {where}",
             f"lock     {layout.shown(self.lock(layout))}",
-            f"install  {env} {shlex.join(_install_command(layout))}",
         ]
+        if not self.wheel:
+            python = layout.shown(layout.venv / "bin" / "python")
+            lines.append(
+                f"compile  {_assigned(self.compile_env)} {python} {shlex.join(kernels.COMPILE)}"
+            )
+        return [*lines, f"install  {_assigned(self.env)} {shlex.join(_install_command(layout))}"]
+
+
+def _assigned(env: Mapping[str, str]) -> str:
+    return " ".join(f"{k}={shlex.quote(v)}" for k, v in sorted(env.items()))
 
 
 def plan(layout: Layout, pin: Pin, asked_device: str, asked_kernels: str) -> Plan:
@@ -80,21 +93,25 @@ def plan(layout: Layout, pin: Pin, asked_device: str, asked_kernels: str) -> Pla
         if p.startswith(lint.NATIVE)
     ]
     chosen = device(asked_device)
-    kernels, why = _kernels(chosen, asked_kernels, native)
+    mode, why = _kernels(chosen, asked_kernels, native)
     local = "+cpu" if chosen == "cpu" else ""
     env = {"VLLM_VERSION_OVERRIDE": pin.version + local}
-    wheel = None if kernels == "source" else pin.wheel("cpu" if kernels == "cpu" else "cuda")
-    if kernels == "cpu":
-        env["VLLM_TARGET_DEVICE"] = "empty"  # install only; the kernels come from the wheel
-    elif wheel:
+    wheel = None if mode == "source" else pin.wheel("cpu" if mode == "cpu" else "cuda")
+    compile_env = {}
+    if wheel and mode == "precompiled":
         # By file: upstream's own look-up falls back to a moving nightly wheel.
         env["VLLM_TARGET_DEVICE"] = "cuda"
         env["VLLM_USE_PRECOMPILED"] = "1"
         env["VLLM_PRECOMPILED_WHEEL_LOCATION"] = str(layout.downloads / wheel.file)
     else:
-        env["VLLM_TARGET_DEVICE"] = chosen
+        env["VLLM_TARGET_DEVICE"] = "empty"  # install only; the kernels are there by then
+    if not wheel:
+        found = machine.look(layout, machine.here())
+        compile_env = {"VLLM_VERSION_OVERRIDE": env["VLLM_VERSION_OVERRIDE"]}
+        compile_env |= {"VLLM_TARGET_DEVICE": chosen}
+        compile_env |= kernels.environment(found, os.environ, chosen)
     inputs = git.out("ls-tree", "HEAD", "pyproject.toml", *lint.NATIVE)
-    return Plan(chosen, kernels, why, wheel, env, inputs)
+    return Plan(chosen, mode, why, wheel, env, compile_env, inputs)
 
 
 def _kernels(device: str, asked: str, native: list[str]) -> tuple[str, str]:
@@ -122,7 +139,8 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
     stamp = layout.venv / "build.stamp"
     fresh = stamp.is_file() and stamp.read_text() == plan.stamp(layout)
     whole = (layout.venv / "bin" / "python").exists()
-    if fresh and whole and _kernels_present(layout, plan):
+    archive = layout.downloads / plan.wheel.file if plan.wheel else None
+    if fresh and whole and kernels.present(layout, archive):
         return False
     index.require_space(layout.build, 0 if stamp.is_file() else _VENV_BYTES, "build/venv")
     stamp.unlink(missing_ok=True)
@@ -137,7 +155,10 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
         say(f"kernels from {plan.wheel.file} …")
         wheel = index.obtain(layout, plan.wheel)
         if plan.kernels == "cpu":
-            _overlay(wheel, layout.clone)
+            kernels.overlay(wheel, layout.clone)
+    else:
+        say(f"compile: {_assigned(plan.compile_env)} …")
+        kernels.compile_all(layout, {**env, **plan.compile_env}, say=say)
     say(f"install {pin.project} {plan.env['VLLM_VERSION_OVERRIDE']} …")
     _run(_install_command(layout), {**env, **plan.env}, layout)
     _recheck(layout, plan, before)
@@ -169,36 +190,6 @@ def _run(command: list[str], env: Mapping[str, str], layout: Layout) -> None:
         )
 
 
-def _shared_objects(wheel: Path) -> dict[str, int]:
-    """Name → size in bytes of each shared object in the wheel."""
-    with zipfile.ZipFile(wheel) as archive:
-        files = {info.filename: info.file_size for info in archive.infolist()}
-    return {n: size for n, size in files.items() if n.startswith("vllm/") and n.endswith(".so")}
-
-
-def _kernels_present(layout: Layout, plan: Plan) -> bool:
-    """Whether the clone still has the kernels; it may have been made anew."""
-    if not plan.wheel:
-        return any((layout.clone / "vllm").glob("_C*.so"))
-    wheel = layout.downloads / plan.wheel.file
-    try:
-        wanted = _shared_objects(wheel)
-    except (FileNotFoundError, zipfile.BadZipFile):
-        return False  # the build then obtains it, and says what is wrong with it
-    files = {name: layout.clone / name for name in wanted}
-    return all(f.is_file() and f.stat().st_size == wanted[name] for name, f in files.items())
-
-
-def _overlay(wheel: Path, clone: Path) -> None:
-    """Put the wheel's shared objects beside the patched Python tree; git ignores them there."""
-    with zipfile.ZipFile(wheel) as archive:
-        for name in _shared_objects(wheel):
-            part = clone / f"{name}.part"
-            with archive.open(name) as packed, part.open("wb") as file:
-                shutil.copyfileobj(packed, file, 1 << 20)
-            os.replace(part, clone / name)  # a running engine keeps the file that it has mapped
-
-
 def _edits(layout: Layout) -> str:
     return Git(layout.clone).out("diff", "HEAD")
 
@@ -221,6 +212,45 @@ def _recheck(layout: Layout, plan: Plan, before: str) -> None:
     if done.returncode != 0 or found != wanted:
         said = done.stderr.strip().splitlines()[-1:] or [f"found {found}, not {wanted}"]
         raise OverlayError(f"the installed vLLM is not the patched tree: {said[0]}")
+    if plan.device == "cuda":
+        _import_extensions(command[0], env, layout)
+
+
+def _import_extensions(python: str, env: Mapping[str, str], layout: Layout) -> None:
+    """Every extension module must load: a kernel that does not fit shows here, not in a request.
+
+    Not on a CPU: its wheel has one module for each instruction set, and vLLM loads the fitting one.
+    """
+    done = subprocess.run(
+        [python, "-P", "-c", kernels.IMPORT_ALL],
+        env=env,
+        cwd=layout.root,
+        capture_output=True,
+        text=True,
+    )
+    faults = done.stdout.strip().splitlines()
+    if done.returncode != 0:
+        faults.append((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    if faults:
+        raise OverlayError(
+            "\n  ".join(["the kernels do not load:", *faults]),
+            hint="python3 -m scripts doctor names what the machine lacks",
+        )
+
+
+def require_own_tree(layout: Layout) -> None:
+    """Raise where tests would import another vLLM than the patched tree: one on PYTHONPATH, say."""
+    code = (
+        "import importlib.util as u; s = u.find_spec('vllm'); print(s.origin if s else 'nowhere')"
+    )
+    command = [str(layout.venv / "bin" / "python"), "-c", code]
+    done = subprocess.run(command, cwd=layout.root, capture_output=True, text=True)
+    found = done.stdout.strip() or "nowhere"
+    if os.path.realpath(found) != os.path.realpath(layout.clone / "vllm" / "__init__.py"):
+        raise OverlayError(
+            f"tests would import vllm from {found}, not from {layout.shown(layout.clone)}",
+            hint="unset PYTHONPATH; where that is not it: make clean build",
+        )
 
 
 def run_environment(device: str) -> dict[str, str]:

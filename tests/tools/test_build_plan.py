@@ -30,7 +30,7 @@ def ready(applied: Product) -> Product:
 def planned(product: Product, code: int = 0, **env: str) -> str:
     """What the plan says. The index is out of reach, and no file may change."""
     before = tree(product.root)
-    done = product.run("build", DRY_RUN="1", **env)
+    done = product.run("build", DRY_RUN="1", **{"TORCH_CUDA_ARCH_LIST": "9.0", **env})
     assert done.code == code, done
     assert tree(product.root) == before
     if code:
@@ -71,6 +71,9 @@ def test_auto_takes_what_this_machine_has(ready: Product) -> None:
 def test_source_can_be_asked_for(ready: Product, device: str) -> None:
     said = planned(ready, DEVICE=device, KERNELS="source")
     assert "kernels  source (as asked): compiled here\n" in said
+    assert ("TORCH_CUDA_ARCH_LIST=9.0" in said) == (device == "cuda")
+    assert f"VLLM_TARGET_DEVICE={device} " in said
+    assert "/bin/python setup.py build_ext --build-lib build/lib --build-temp" in said
     assert f"VLLM_TARGET_DEVICE={device} " in said
 
 

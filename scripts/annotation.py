@@ -1,0 +1,63 @@
+"""What a failed test run comes down to, for people who look at a build and not at its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scripts.series import Patch
+from scripts.suites import Result
+from scripts.upstream import Choice
+
+_SHOWN = 50  # findings of a suite; the report has them all
+
+
+def write(
+    results: Iterable[Result], choices: Sequence[Choice], patches: Sequence[Patch], title: str
+) -> str:
+    """Markdown: the failed suites, the tests that changed, whose patches they are, how to rerun.
+
+    Empty where everything passed.
+    """
+    failed = [result for result in results if not result.passed]
+    parts = []
+    for result in failed:
+        lines = [f"#### {result.name}: {result.summary}", ""]
+        for finding in result.findings[:_SHOWN]:
+            test = finding.partition(": ")[0]
+            names = ", ".join(patch.name[:4] for patch in concerned(test, choices, patches))
+            lines.append(f"- `{finding}`" + f" — patches {names}" * bool(names))
+        if len(result.findings) > _SHOWN:
+            lines.append(f"- … and {len(result.findings) - _SHOWN} more, see the report")
+        parts += [*lines, "", f"Again: `make test SUITES={result.name}`", ""]
+    return "\n".join([f"### {title}", "", *parts]) if failed else ""
+
+
+def concerned(test: str, choices: Sequence[Choice], patches: Sequence[Patch]) -> list[Patch]:
+    """The patches that a test is there for, or that touch what its suite depends on."""
+    named = [
+        patch
+        for patch in patches
+        if any(path in _as_path(test) for path in patch.values("Regression-Test"))
+    ]
+    if named:
+        return named
+    sources = tuple(
+        source
+        for choice in choices
+        if any(arg.split("::")[0] in test for arg in choice.suite.args if "/" in arg)
+        for source in choice.suite.sources
+    )
+    return [
+        patch
+        for patch in patches
+        if sources and any(diff.path.startswith(sources) for diff in patch.diffs)
+    ]
+
+
+def _as_path(test: str) -> str:
+    """`tests.regression.test_x.test_y` of JUnit as the path that a trailer names."""
+    if "::" in test or "/" in test:
+        return test
+    parts = test.split(".")
+    module = next((i for i, part in enumerate(parts) if part.startswith("test_")), len(parts) - 1)
+    return "/".join(parts[: module + 1]) + ".py"

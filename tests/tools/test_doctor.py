@@ -1,0 +1,238 @@
+"""The preflight, on recorded answers of `nvidia-smi` and on the machine that runs the tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from scripts import doctor, kernels, machine
+from scripts.errors import OverlayError
+from scripts.layout import Layout
+from scripts.machine import Probe, Said
+from tests.tools.product import Product
+
+GIB = 1 << 30
+LAYOUT = Layout.of(Path("/srv/overlay"), None)
+H100 = "0, NVIDIA H100 80GB HBM3, 580.95.05, 9.0, 81559, 80988, Disabled"
+NO_DEVICES = Said(6, "No devices were found\n")
+BROKEN = Said(
+    9,
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
+    "the latest NVIDIA driver is installed and running.\n\n",
+)
+MISMATCH = Said(18, "Failed to initialize NVML: Driver/library version mismatch\n")
+HEADER = (
+    "| NVIDIA-SMI {driver}             Driver Version: {driver}     CUDA Version: {cuda}     |\n"
+)
+
+
+def _smi(*gpus: str, driver: str = "580.95.05", cuda: str = "13.0") -> dict[str, Said]:
+    """What nvidia-smi says: the table's header, and one CSV line a GPU."""
+    return {
+        "nvidia-smi": Said(0, HEADER.format(driver=driver, cuda=cuda)),
+        "nvidia-smi --query-gpu": Said(0, "".join(f"{gpu}\n" for gpu in gpus)),
+    }
+
+
+TOOLS = {
+    "nvcc": Said(0, "Cuda compilation tools, release 13.0, V13.0.88\n"),
+    "c++": Said(0, "c++ (Debian 12.2.0-14+deb12u1) 12.2.0\nCopyright (C) 2022\n"),
+    "ccache": Said(0, "ccache version 4.8\n"),
+}
+
+
+def examined(
+    answers: Mapping[str, Said],
+    *,
+    kernels_mode: str = "precompiled",
+    device: str = "cuda",
+    run: bool = True,
+    free: int = 500 * GIB,
+    memory: int = 64 * GIB,
+    **env: str,
+) -> dict[str, doctor.Finding]:
+    def answer(command: Sequence[str]) -> Said:
+        name = Path(command[0]).name
+        query = f"{name} --query-gpu" if "--query-gpu" in " ".join(command) else name
+        return answers.get(query, Said(None, ""))
+
+    probe = Probe(answer, {"HF_HOME": "/nowhere", **env}, lambda _: free, lambda: memory)
+    found = machine.look(LAYOUT, probe)
+    points = doctor.examine(found, device=device, kernels=kernels_mode, run=run)
+    return {one.point: one for one in points}
+
+
+def test_a_fit_gpu_host_is_ok_in_every_point() -> None:
+    found = examined(_smi(H100) | TOOLS, kernels_mode="source", HF_TOKEN="secret")
+
+    assert {one.state for one in found.values()} == {"ok"}, found
+    assert found["GPU 0"].said == "NVIDIA H100 80GB HBM3, sm_90, 80988 of 81559 MiB free"
+    assert found["driver"].said == "580.95.05, runs CUDA up to 13.0"
+
+
+def test_every_gpu_is_judged() -> None:
+    busy = "1, NVIDIA H100 80GB HBM3, 580.95.05, 9.0, 81559, 1204, Disabled"
+    found = examined(_smi(H100, busy) | TOOLS)
+
+    assert found["GPU 0"].state == "ok"
+    assert found["GPU 1"].state == "warn"
+    assert "1204 of 81559 MiB free" in found["GPU 1"].said
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({}, "no nvidia-smi"),
+        ({"nvidia-smi --query-gpu": NO_DEVICES}, "No devices were found"),
+        ({"nvidia-smi --query-gpu": BROKEN}, "NVIDIA-SMI has failed because it couldn't"),
+        ({"nvidia-smi --query-gpu": MISMATCH}, "Driver/library version mismatch"),
+    ],
+)
+@pytest.mark.parametrize(("run", "state"), [(True, "fail"), (False, "warn")])
+def test_without_a_gpu_tests_cannot_run_but_an_image_can_be_built(
+    answers: dict[str, Said], said: str, run: bool, state: str
+) -> None:
+    found = examined(answers | TOOLS, run=run)["GPU"]
+
+    assert found.state == state
+    assert said in found.said
+    assert found.mend
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "state"),
+    [
+        ("580.95.05", "13.0", "ok"),
+        ("590.44.01", "13.1", "ok"),
+        ("570.172.08", "13.0", "ok"),  # with cuda-compat in the image
+        ("570.172.08", "12.8", "fail"),
+        ("535.261.03", "12.2", "fail"),
+    ],
+)
+def test_an_old_driver_is_refused_unless_a_compat_library_serves(
+    driver: str, cuda: str, state: str
+) -> None:
+    gpu = H100.replace("580.95.05", driver)
+
+    assert examined(_smi(gpu, driver=driver, cuda=cuda) | TOOLS)["driver"].state == state
+
+
+def test_a_driver_too_old_for_the_query_says_so_itself() -> None:
+    old = Said(2, 'Field "compute_cap" is not a valid field to query.\n')
+
+    found = examined({"nvidia-smi --query-gpu": old} | TOOLS)["GPU"]
+
+    assert (found.state, found.said) == ("fail", old.text.strip())
+
+
+def test_a_gpu_that_cuda_13_dropped_is_refused() -> None:
+    volta = "0, Tesla V100-SXM2-32GB, 580.95.05, 7.0, 32768, 32494, [N/A]"
+
+    assert examined(_smi(volta) | TOOLS)["GPU 0"].state == "fail"
+
+
+def test_a_gpu_cut_into_instances_asks_for_one_of_them() -> None:
+    mig = "0, NVIDIA H200, 580.95.05, 9.0, 143771, [Insufficient Permissions], Enabled"
+
+    found = examined(_smi(mig) | TOOLS)["GPU 0"]
+
+    assert found.state == "warn"
+    assert "CUDA_VISIBLE_DEVICES=MIG-" in found.mend
+
+
+@pytest.mark.parametrize("answer", [Said(None, ""), Said(0, "release 12.8, V12.8.93\n")])
+def test_a_source_build_needs_nvcc_13(answer: Said) -> None:
+    tools = TOOLS | {"nvcc": answer}
+
+    assert examined(_smi(H100) | tools, kernels_mode="source")["nvcc"].state == "fail"
+    assert "nvcc" not in examined(_smi(H100) | tools)
+
+
+def test_what_only_slows_or_may_run_out_is_a_warning() -> None:
+    tools = {**TOOLS, "ccache": Said(None, "")}
+    found = examined(_smi(H100) | tools, kernels_mode="source", free=2 * GIB)
+
+    warned = {point for point, one in found.items() if one.state == "warn"}
+    assert warned == {"/dev/shm", "compiler cache", "disk", "model hub"}
+    assert all(found[point].mend for point in warned)
+
+
+def test_a_missing_compiler_stops_only_a_build_from_source() -> None:
+    tools = {**TOOLS, "c++": Said(None, "")}
+
+    assert examined(_smi(H100) | tools)["C++ compiler"].state == "warn"
+    assert examined(_smi(H100) | tools, kernels_mode="source")["C++ compiler"].state == "fail"
+
+
+def _machine(*gpus: str, memory: int = 64 * GIB) -> machine.Machine:
+    answers = _smi(*gpus)
+
+    def answer(command: Sequence[str]) -> Said:
+        return answers["nvidia-smi --query-gpu" if len(command) > 1 else "nvidia-smi"]
+
+    return machine.look(LAYOUT, Probe(answer, {}, lambda _: 0, lambda: memory))
+
+
+def test_a_source_build_is_sized_to_the_machine() -> None:
+    ampere = "1, NVIDIA A100-SXM4-80GB, 580.95.05, 8.0, 81920, 81000, Disabled"
+    env = kernels.environment(_machine(H100, ampere, memory=4 * GIB), {}, "cuda")
+
+    assert env == {"MAX_JOBS": "1", "NVCC_THREADS": "1", "TORCH_CUDA_ARCH_LIST": "8.0 9.0"}
+
+
+def test_what_the_user_sets_for_a_source_build_stays() -> None:
+    given = {"MAX_JOBS": "40", "NVCC_THREADS": "4", "TORCH_CUDA_ARCH_LIST": "9.0a"}
+
+    assert kernels.environment(_machine(H100), given, "cuda") == given
+
+
+def test_without_a_gpu_a_source_build_must_be_told_its_architecture() -> None:
+    with pytest.raises(OverlayError) as raised:
+        kernels.environment(_machine(), {}, "cuda")
+    assert "TORCH_CUDA_ARCH_LIST=9.0" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("log", "said", "hint"),
+    [
+        (
+            "[1/9] Creating directories for 'cutlass-populate'\nfatal: unable to access "
+            "'https://github.com/nvidia/cutlass.git/': Could not resolve host: github.com\n",
+            "third-party source cutlass",
+            "VLLM_CUTLASS_SRC_DIR",
+        ),
+        (
+            "Cloning into 'flashmla-src'...\nfatal: unable to access: Could not resolve host\n",
+            "third-party source flashmla",
+            "FLASH_MLA_SRC_DIR",
+        ),
+        ("CMake Error: FetchContent failed\n", "a third-party source", "VLLM_CUTLASS_SRC_DIR"),
+        ("x.cu(12): error: identifier undefined\n", "x.cu(12): error", "run this again"),
+    ],
+)
+def test_a_failed_compile_says_what_it_comes_down_to(log: str, said: str, hint: str) -> None:
+    error = kernels.why_not(log, "build/reports/kernels.log")
+
+    assert said in str(error)
+    assert hint in error.hint
+    assert "build/reports/kernels.log" in error.hint
+
+
+def test_the_verb_judges_this_machine_and_hides_the_token(product: Product) -> None:
+    done = product.run("doctor", "--json", DEVICE="cpu", HF_TOKEN="hf_do_not_print")
+
+    assert done.code == 0, done
+    points = {one["point"]: one for one in json.loads(done.out)}
+    assert points["model hub"]["said"].startswith("a token")
+    assert "hf_do_not_print" not in done.out + done.err
+
+
+def test_the_verb_ends_with_2_where_the_machine_is_not_fit(product: Product) -> None:
+    done = product.run("doctor", DEVICE="cuda", PATH="/nowhere")
+
+    assert done.code == 2
+    assert done.error == "this machine is not fit: GPU"
+    assert "fail  GPU" in done.out
