@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import statistics
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scripts import build, source
+from scripts import source, worktree
 from scripts.build import Plan
 from scripts.errors import OverlayError
 from scripts.git import Git
@@ -53,7 +52,7 @@ def warmup(layout: Layout, pin: Pin, plan: Plan, *, rounds: int, say: Say) -> li
     finally:
         for tree in trees.values():
             if tree != layout.clone:
-                Git(layout.clone).raw("worktree", "remove", "--force", str(tree))
+                worktree.remove(layout, tree)
     report = {"machine": _machine(), "pin": pin.tag, "rounds": rounds, "samples": samples}
     path = layout.reports / "bench-warmup.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,31 +62,21 @@ def warmup(layout: Layout, pin: Pin, plan: Plan, *, rounds: int, say: Say) -> li
 
 def _trees(layout: Layout, pin: Pin) -> dict[str, Path]:
     """Name → tree. What is not checked out gets a worktree with the clone's kernels."""
-    git = Git(layout.clone)
     base = source.base(layout, pin)
-    log = git.lines("log", "--reverse", "--grep=/pull/55448$", "--format=%H", f"{base}..HEAD")
+    log = Git(layout.clone).lines(
+        "log", "--reverse", "--grep=/pull/55448$", "--format=%H", f"{base}..HEAD"
+    )
     if not log:
         raise OverlayError("no applied patch names pull request 55448", hint="make apply")
-    trees = {}
-    git.raw("worktree", "prune")
-    for name, commit in (("base", base), ("#55448 only", log[0])):
-        tree = layout.build / f"bench-{commit[:12]}"
-        if not tree.exists():
-            git.raw("worktree", "add", "--quiet", "--detach", str(tree), commit)
-        for path in (layout.clone / "vllm").glob("*.so"):
-            link = tree / "vllm" / path.name
-            link.unlink(missing_ok=True)
-            link.symlink_to(path)
-        shutil.copy(layout.clone / source.VERSION_FILE, tree / source.VERSION_FILE)
-        trees[name] = tree
+    trees = {
+        name: worktree.add(layout, commit, layout.build / f"bench-{commit[:12]}")
+        for name, commit in (("base", base), ("#55448 only", log[0]))
+    }
     return trees | {"patched": layout.clone}
 
 
 def _probe(layout: Layout, plan: Plan, tree: Path, arguments: tuple[str, ...]) -> dict[str, Any]:
-    # Both go before the installed tree; ours first, for a tree of vLLM has `tests` as well.
-    paths = f"{layout.root}{os.pathsep}{tree}"
-    env = dict(os.environ) | build.run_environment(plan.device)
-    env |= {"PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
+    env = worktree.environment(layout, tree, plan.device)
     command = [str(layout.venv / "bin" / "python"), "-P", "-m", _PROBE, *_LENGTHS, *arguments]
     done = subprocess.run(command, env=env, cwd=layout.root, capture_output=True, text=True)
     if done.returncode != 0:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -12,22 +10,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
-from scripts import build, source, tools
-from scripts.errors import OverlayError
-from scripts.git import Git
+from scripts import baseline, build, hub, index, sessions, shards, tools, upstream
+from scripts.baseline import Comparison
 from scripts.layout import Layout
 from scripts.pin import Pin
+from scripts.upstream import Choice, Wanted
 
 Say = Callable[[str], None]
+_RUN_BYTES = 1 << 30  # reports, and what tests put into temporary folders
 
 
 @dataclass(frozen=True)
 class Suite:
     """One command. `needs` is the environment that it runs in; `why_not` is set where it is out.
 
-    `notes` say of its parts what runs and why, or what does not.
+    `notes` say of its parts what runs and why, or what does not; upstream's parts are `choices`.
     """
 
     name: str
@@ -37,15 +35,21 @@ class Suite:
     cwd: Path
     why_not: str = ""
     notes: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a suite ended: `passed` by exit code, `summary` from its JUnit file if it wrote one."""
+    """How a suite ended: `passed` by exit code, `summary` from its JUnit file if it wrote one.
+
+    `findings` name what failed, a line each; `comparison` is of upstream's tests, against base.
+    """
 
     name: str
     passed: bool
     summary: str
+    findings: tuple[str, ...] = ()
+    comparison: Comparison | None = None
 
 
 def own_checks(layout: Layout) -> list[Suite]:
@@ -72,20 +76,30 @@ def _tools(layout: Layout) -> Suite:
     return Suite("tools", "the scripts, on a small upstream", "tools", command, layout.root)
 
 
-def choose(layout: Layout, pin: Pin, device: str, names: list[str]) -> list[Suite]:
+def choose(
+    layout: Layout, pin: Pin, device: str, names: list[str], share: tuple[int, int] = (1, 1)
+) -> list[Suite]:
     """Every suite for `device`; those that `names` leaves out stay in the list, with the reason.
 
-    Raises `OverlayError` for a name that is no suite.
+    A name is `tools`, `regression`, `engine`, `upstream`, `upstream-all` (what the series does
+    not touch too), or the key of one of upstream's steps. Raises `OverlayError` for any other.
+    `share` (k of n) is this agent's part of upstream's suites.
     """
-    found = [_tools(layout), _regression(layout), _upstream(layout, pin, device)]
-    known = [suite.name for suite in found]
-    unknown = sorted(set(names) - set(known))
-    if unknown:
-        raise OverlayError(
-            f"no such suite: {', '.join(unknown)}", hint=f"suites are {', '.join(known)}"
-        )
+    own = [_tools(layout), _regression(layout), _engine(layout)]
+    theirs = [name for name in names if name not in [suite.name for suite in own]]
     out = "not asked for (SUITES)"
-    return [s if not names or s.name in names else replace(s, why_not=out) for s in found]
+    wished = names or [suite.name for suite in own if suite.name != "engine"]
+    left = out if names else "takes ten minutes: asked for by name, SUITES=engine"
+    chosen = [s if s.name in wished else replace(s, why_not=left) for s in own]
+    if names and not theirs:
+        return [*chosen, Suite("upstream", "", "venv", (), layout.clone, why_not=out)]
+    return [*chosen, _upstream(layout, pin, device, wanted(theirs), share)]
+
+
+def wanted(names: list[str]) -> Wanted:
+    """What of upstream is asked for by `upstream`, `upstream-all` and keys of its steps."""
+    steps = set(names) - {"upstream", "upstream-all"}
+    return Wanted("upstream-all" in names, tuple(sorted(steps)))
 
 
 def _pytest(layout: Layout, *args: str) -> tuple[str, ...]:
@@ -97,52 +111,27 @@ def _regression(layout: Layout) -> Suite:
     return Suite("regression", "each patch does what it claims", "venv", command, layout.root)
 
 
-def hub_in_reach() -> bool:
-    """Whether tests may load models from the hub: as `HF_HUB_OFFLINE` says, else by one connect."""
-    asked = os.environ.get("HF_HUB_OFFLINE")
-    if asked is not None:
-        return asked.upper() not in ("1", "ON", "YES", "TRUE")
-    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname or ""
-    try:
-        socket.create_connection((host, 443), timeout=3).close()
-    except OSError:
-        return False
-    return True
+def _engine(layout: Layout) -> Suite:
+    """In one process: the modules share engines and a server, which use all cores as it is."""
+    why = "real engines and servers answer as on base, and survive what breaks"
+    return Suite("engine", why, "venv", _pytest(layout, "tests/engine"), layout.root)
 
 
-def _upstream(layout: Layout, pin: Pin, device: str) -> Suite:
-    """The pinned release's own tests, unmodified, of the files that the series touches.
-
-    They share one process a core: each import of vLLM takes 10 s.
-    """
-    touched = Git(layout.clone).lines("diff", "--name-only", source.base(layout, pin))
-    declared = json.loads((layout.root / "tests" / "upstream" / "suites.json").read_text())
-    hub = hub_in_reach()
-    paths, notes = [], []
-    for one in declared:
-        path, needs_hub = one["path"], [] if hub else one["hub"]
-        hits = [file for file in touched if file.startswith(tuple(one["sources"]))]
-        if not hits:
-            notes.append(f"skip  {path}: the series touches none of {', '.join(one['sources'])}")
-        elif one["device"] != device:
-            notes.append(f"skip  {path}: for {one['device']}, this machine is {device}")
-        elif needs_hub == "all":
-            notes.append(f"skip  {path}: needs the model hub, which is not in reach")
-        else:
-            paths += [f"--deselect={path}::{test}" for test in needs_hub] + [path]
-            left = f"; {len(needs_hub)} of its tests need the model hub and stay out" * bool(
-                needs_hub
-            )
-            notes.append(f"run   {path}: the series touches {hits[0]}{left}")
-    runs = any(note.startswith("run") for note in notes)
+def _upstream(
+    layout: Layout, pin: Pin, device: str, asked: Wanted, share: tuple[int, int]
+) -> Suite:
+    """The pinned release's own tests, unmodified, compared with what they did on base."""
+    base = baseline.read(layout, hub.tier(device))
+    choices = shards.share(upstream.choose(layout, pin, device, asked, base), *share)
     return Suite(
         "upstream",
         f"the pinned release's own tests, on {device}",
         "venv",
-        _pytest(layout, "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile", *paths),
+        (),
         layout.clone,
-        why_not="" if runs else f"no suite of {device} covers a file that the series touches",
-        notes=tuple(sorted(notes)),
+        why_not="" if any(not choice.why_not for choice in choices) else f"none runs on {device}",
+        notes=tuple(upstream.shown(choices, sessions.jobs(device))),
+        choices=tuple(choices),
     )
 
 
@@ -161,30 +150,55 @@ def run(layout: Layout, chosen: list[Suite], *, device: str, say: Say) -> list[R
     """Run each suite in turn; one that fails does not stop the next. JUnit files: `reports`."""
     tools.ensure(layout)
     layout.reports.mkdir(parents=True, exist_ok=True)
+    index.require_space(layout.reports, _RUN_BYTES, "a test run")
     env = dict(os.environ) | build.run_environment(device)
-    if not hub_in_reach():
+    if not hub.in_reach():
         env["HF_HUB_OFFLINE"] = "1"
     results = []
     for suite in chosen:
         if suite.why_not:
             continue
         say(f"\n== {suite.name}")
-        junit = layout.reports / f"{suite.name}.xml"
-        junit.unlink(missing_ok=True)
-        command = list(suite.command)
-        if "pytest" in command:
-            command.append(f"--junitxml={junit}")
-        done = subprocess.run(command, cwd=suite.cwd, env=env, stdin=subprocess.DEVNULL)
-        summary = _summary(junit) if junit.is_file() else f"exit code {done.returncode}"
-        results.append(Result(suite.name, done.returncode == 0, summary))
+        if suite.choices:
+            results.append(_compared(layout, device, suite, say))
+        else:
+            results.append(_run(layout, suite, env))
     return results
 
 
-def _summary(junit: Path) -> str:
-    """`tests, failed, skipped` of a JUnit file."""
+def _run(layout: Layout, suite: Suite, env: dict[str, str]) -> Result:
+    junit = layout.reports / f"{suite.name}.xml"
+    junit.unlink(missing_ok=True)
+    command = list(suite.command)
+    if "pytest" in command:
+        command.append(f"--junitxml={junit}")
+    done = subprocess.run(command, cwd=suite.cwd, env=env, stdin=subprocess.DEVNULL)
+    if not junit.is_file():
+        return Result(suite.name, done.returncode == 0, f"exit code {done.returncode}")
+    summary, failed = _summary(junit)
+    return Result(suite.name, done.returncode == 0, summary, tuple(failed))
+
+
+def _compared(layout: Layout, device: str, suite: Suite, say: Say) -> Result:
+    found, faults = upstream.run(layout, device, list(suite.choices), say)
+    counts = ", ".join(f"{count} {result}" for result, count in found.counts.items())
+    known = f"{len(found.known)} of the failures known" if found.known else "no known failure"
+    gained = f", {len(found.gained)} pass that did not on base" if found.gained else ""
+    findings = (*faults, *found.findings)
+    return Result(suite.name, not findings, f"{counts}; {known}{gained}", findings, found)
+
+
+def _summary(junit: Path) -> tuple[str, list[str]]:
+    """`tests, failed, skipped` of a JUnit file, and the failed tests by name."""
     counts = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
-    for suite in ET.parse(junit).getroot().iter("testsuite"):
+    root = ET.parse(junit).getroot()
+    for suite in root.iter("testsuite"):
         for key in counts:
             counts[key] += int(suite.get(key, "0"))
-    failed = counts["failures"] + counts["errors"]
-    return f"{counts['tests']} tests, {failed} failed, {counts['skipped']} skipped"
+    failed = [
+        f"{case.get('classname', '')}.{case.get('name', '')}"
+        for case in root.iter("testcase")
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
+    worse = counts["failures"] + counts["errors"]
+    return f"{counts['tests']} tests, {worse} failed, {counts['skipped']} skipped", failed

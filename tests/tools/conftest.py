@@ -46,7 +46,7 @@ def fresh_template(
 ) -> Product:
     folder = tmp_path_factory.mktemp("template")
     root = folder / "root"
-    for name in ("patches", "tests/regression", "build/downloads"):
+    for name in ("patches", "tests/regression", "tests/upstream", "build/downloads"):
         (root / name).mkdir(parents=True)
     for name in ("scripts", "ci", "Makefile", "build/tools"):
         (root / name).symlink_to(REPO / name)
@@ -55,6 +55,7 @@ def fresh_template(
     (root / "patches" / "README.md").write_text("The series.\n")
     (root / "patches" / "upstream.json").write_text(pin_text(upstream))
     (root / "tests" / "regression" / "test_mini.py").touch()
+    (root / "tests" / "upstream" / "suites.json").write_text('{"also": [], "leave": {}}\n')
     (root / "build" / "downloads" / mini.SDIST).write_bytes(upstream.sdist)
     return Product(root, _home(folder / "home"), upstream)
 

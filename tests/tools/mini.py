@@ -39,7 +39,7 @@ def part(name: int | str) -> str:
     return f"@cached\ndef part_{name}(x):\n    if x:\n        return {name}\n    return None\n\n\n"
 
 
-B = "".join(part(n) for n in range(1, 13))
+B = "from functools import cache as cached\n\n\n" + "".join(part(n) for n in range(1, 13))
 # Each change comes out otherwise with other settings of diff: two hunks near each other, a block
 # that can slide, blocks that change places.
 B_PATCHED = (
@@ -47,12 +47,104 @@ B_PATCHED = (
     .replace(part(5), part(5) + part(0))
     .replace(part(8) + part(9) + part(10), part(10) + part(9) + "# apart\n" + part(8))
 )
+AREA = b"""\
+group: Mini
+steps:
+- label: Sums %N  # 5min
+  key: sums
+  device: cpu-small
+  timeout_in_minutes: 20
+  source_file_dependencies:
+  - vllm/
+  - "!vllm/sub/"
+  - tests/sums
+  commands:
+  - export MINI_MODE=exported
+  - MINI_SPEED=fast pytest -v -s sums/test_small.py -m 'not slow'  # the fast half
+  - python3 examples/no_suite.py
+  - pytest sums/test_apart.py
+  - cd .. && pytest -v -s tests/sums/test_large.py --num-shards=$$COUNT --shard-id=$$JOB
+  parallelism: 2
+- label: Elsewhere
+  key: elsewhere
+  device: cpu-small
+  source_file_dependencies: [docs/]
+  commands:
+  - pytest sums/test_docs.py
+- label: Kernels
+  key: kernels
+  device: h200_18gb
+  source_file_dependencies: [vllm/]
+  commands:
+  - pytest sums/test_large.py -k gpu
+- label: Many GPUs
+  key: many
+  num_devices: 2
+  source_file_dependencies: [vllm/]
+  commands:
+  - pytest sums/test_gpus.py
+- label: Optional
+  key: optional
+  device: cpu-small
+  optional: true
+  source_file_dependencies: [vllm/]
+  commands:
+  - pytest sums/test_optional.py
+"""
+SMALL = b"""\
+import os
+
+import pytest
+
+import vllm.a as a
+
+
+def test_two():
+    assert a.line_2() == 2
+
+
+def test_three():
+    assert a.line_3() == 3
+
+
+def test_environment():
+    assert (os.environ["MINI_MODE"], os.environ["MINI_SPEED"]) == ("exported", "fast")
+
+
+def test_hub():
+    raise OSError("We couldn't connect to 'https://huggingface.co' to load the files")
+
+
+def test_away():
+    pytest.skip("not here")
+
+
+@pytest.mark.slow
+def test_slow():
+    raise AssertionError("left out by -m")
+"""
+LARGE = b"""\
+import pytest
+
+import vllm.a
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_number(number):
+    assert number >= 0
+"""
 FILES: dict[str, bytes] = {
+    ".buildkite/test_areas/mini.yaml": AREA,
+    "tests/__init__.py": b"",
+    "tests/sums/__init__.py": b"",
+    "tests/sums/test_apart.py": b"def test_apart():\n    pass\n",
+    "tests/sums/test_large.py": LARGE,
+    "tests/sums/test_small.py": SMALL,
     ".gitignore": b"/vllm/_version.py\n*.so\n*.log\n",
     "CMakeLists.txt": b"project(mini)\n",
     "csrc/k.cu": b"__global__ void k() {}\n",
     "docs/index.md": b"# mini\n",
-    "pyproject.toml": b"[project]\nname = 'vllm'\n",
+    "pyproject.toml": b"[project]\nname = 'vllm'\n[tool.pytest.ini_options]\nmarkers = ['slow']\n",
     "setup.py": b"from setuptools import setup\n\nsetup()\n",
     "tests/kept.so": b"tracked, though .gitignore names it\n",
     "tests/test_\u00fcml\u00e4ut.py": "# gr\u00fc\u00dfe\nx = 1\n".encode(),
@@ -60,7 +152,7 @@ FILES: dict[str, bytes] = {
     "vllm/a.py": A.encode(),
     "vllm/b.py": B.encode(),
     "vllm/crlf.py": b"one = 1\r\ntwo = 2\r\nthree = 3\r\n",
-    "vllm/old.py": b"".join(b"%d\n" % n for n in range(20)),
+    "vllm/old.py": b"".join(b"x = %d\n" % n for n in range(20)),
 }
 EXECUTABLE = "tools/run.sh"
 SYMLINK = ("vllm/alias.py", "a.py")
@@ -132,20 +224,20 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
     return info
 
 
-def sdist(repo: Path, extra: Iterable[tuple[tarfile.TarInfo, bytes]] = ()) -> bytes:
+def sdist(repo: Path, extra: Iterable[tuple[tarfile.TarInfo, bytes]] = (), top: str = TOP) -> bytes:
     """The sdist of what `repo` has checked out, with the files that packaging adds."""
-    members: list[tuple[tarfile.TarInfo, bytes]] = [(member(TOP, tarfile.DIRTYPE), b"")]
+    members: list[tuple[tarfile.TarInfo, bytes]] = [(member(top, tarfile.DIRTYPE), b"")]
     for name in git(repo, "ls-files", "-z").split("\0"):
         path = repo / name
         if not name:
             continue
         if path.is_symlink():
-            members.append((member(f"{TOP}/{name}", tarfile.SYMTYPE, os.readlink(path)), b""))
+            members.append((member(f"{top}/{name}", tarfile.SYMTYPE, os.readlink(path)), b""))
             continue
-        info = member(f"{TOP}/{name}")
+        info = member(f"{top}/{name}")
         info.mode = 0o755 if os.access(path, os.X_OK) and path.stat().st_mode & 0o100 else 0o644
         members.append((info, path.read_bytes()))
-    members += [(member(f"{TOP}/{name}"), data) for name, data in GENERATED.items()]
+    members += [(member(f"{top}/{name}"), data) for name, data in GENERATED.items()]
     return archive([*members, *extra])
 
 
@@ -154,6 +246,7 @@ def make(folder: Path) -> Upstream:
     repo = folder / "upstream"
     repo.mkdir()
     git(repo, "init", "--quiet", "--initial-branch=main")
+    git(repo, "config", "uploadpack.allowFilter", "true")
     commit(repo, "Begin", {"vllm/__init__.py": b""}, who=UPSTREAM, date="2026-08-01T00:00:00Z")
     write(repo, {EXECUTABLE: b"#!/bin/sh\n"})
     (repo / EXECUTABLE).chmod(0o755)
@@ -168,6 +261,20 @@ def make(folder: Path) -> Upstream:
     packed = sdist(repo)
     commit(repo, "After", {"docs/index.md": b"# later\n"}, who=UPSTREAM)
     return Upstream(repo, release, packed)
+
+
+def release(
+    upstream: Upstream, folder: Path, tag: str, *commits: tuple[str, Mapping[str, bytes]]
+) -> Upstream:
+    """A later release with these commits (message, files), in a clone of upstream's."""
+    repo = folder / f"upstream-{tag}"
+    git(folder, "clone", "--quiet", str(upstream.repo), str(repo))
+    git(repo, "checkout", "--quiet", "--detach", TAG)
+    for message, files in commits:
+        commit(repo, message, files, who=UPSTREAM, date="2026-09-05T00:00:00Z")
+    git(repo, "tag", tag)
+    version = tag.removeprefix("v")
+    return Upstream(repo, git(repo, "rev-parse", "HEAD"), sdist(repo, top=f"vllm-{version}"))
 
 
 def digest(data: bytes) -> str:
@@ -193,12 +300,13 @@ def patches(upstream: Upstream, folder: Path) -> dict[str, bytes]:
     commit(repo, f"[Core] Answer twice: a.py\n\nTwo is not enough.\n\n{TRAILERS}",
            {"vllm/a.py": first})  # fmt: skip
     name = "tests/test_\u00fcml\u00e4ut.py"
+    of_second = TRAILERS.replace("pull/1", "pull/2").replace("v0.29.0", "v0.30.0")
     second = {
         "vllm/a.py": edited(first, ("return 28\n", "return 280\n")),
         "vllm/crlf.py": FILES["vllm/crlf.py"].replace(b"two = 2\r\n", b"two = 22\r\n"),
         name: FILES[name].replace(b"x = 1", b"x = 2"),
     }
-    body = f"Die Gr\u00f6\u00dfe z\u00e4hlt.\n\n{TRAILERS}"
+    body = f"Die Gr\u00f6\u00dfe z\u00e4hlt.\n\n{of_second}"
     commit(repo, f"[Bugfix][MM] Keep `carriage returns`\n\n{body}", second,
            date="2026-09-02T01:02:03-0700")  # fmt: skip
     git(repo, "mv", "vllm/old.py", "vllm/moved.py")
@@ -207,7 +315,8 @@ def patches(upstream: Upstream, folder: Path) -> dict[str, bytes]:
         "vllm/new.py": b"new = True\n",
         "vllm/sub/__init__.py": b"",
     }
-    commit(repo, f"[Frontend] Add a module\n\nIt was missing.\n\n{TRAILERS}", third,
+    of_third = TRAILERS.replace("pull/1", "pull/3").replace("backport v0.29.0", "internal ours")
+    commit(repo, f"[Frontend] Add a module\n\nIt was missing.\n\n{of_third}", third,
            date="2026-09-03T00:00:00Z")  # fmt: skip
     return formatted(repo, upstream.commit)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -158,6 +159,14 @@ class Product:
         self.edit_pin(sdist=entry | {"sha256": mini.digest(data)})
         self.sdist.parent.mkdir(parents=True, exist_ok=True)
         self.sdist.write_bytes(data)
+
+
+def put_python(path: Path, **env: str) -> None:
+    """A Python at `path` that has what this one has, and `env` in its environment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    words = shlex.join(["env", *(f"{key}={value}" for key, value in env.items()), sys.executable])
+    path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    path.chmod(0o755)
 
 
 def pin_text(upstream: mini.Upstream) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import threading
 from collections.abc import Iterator
@@ -25,7 +26,11 @@ class Index:
 
 
 def _page(files: dict[str, bytes]) -> bytes:
-    links = "".join(f'<a href="/files/{html.escape(n)}">{html.escape(n)}</a><br>' for n in files)
+    links = "".join(
+        f'<a href="/files/{html.escape(n)}#sha256={hashlib.sha256(data).hexdigest()}">'
+        f"{html.escape(n)}</a><br>"
+        for n, data in files.items()
+    )
     return f"<!DOCTYPE html><html><body>{links}</body></html>".encode()
 
 
@@ -46,11 +51,16 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_error(404)
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def _send(self, body: bytes, kind: str, *, cut: bool = False) -> None:
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        if self.command == "HEAD":
+            return
         self.wfile.write(body[: len(body) // 2] if cut else body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name

@@ -1,0 +1,147 @@
+"""One HTML page of a test run: what ran, what differs from base, what stayed out, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from html import escape
+from pathlib import Path
+
+from scripts import baseline, hub, record
+from scripts.baseline import Baseline, Comparison, first_line
+from scripts.layout import Layout
+from scripts.pin import Pin
+from scripts.suites import Result, Suite
+from scripts.upstream import Choice
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
+       color: #1a1a1a; background: #fff }
+h2 { margin-top: 2rem } table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0;
+         border-bottom: 1px solid #ddd; overflow-wrap: anywhere }
+td.n { text-align: right; white-space: nowrap } .ok { color: #16691f } .bad { color: #a3140f }
+code { font-size: 13px } summary { cursor: pointer } p.note { color: #555 }
+@media (prefers-color-scheme: dark) {
+  body { color: #ddd; background: #181818 } th, td { border-color: #444 }
+  .ok { color: #7ccf86 } .bad { color: #ff8a80 } p.note { color: #aaa } }
+"""
+_DIFFERENCES = (
+    ("broken", "Passed on base, does not pass now"),
+    ("failing", "Fails, and is no known failure"),
+    ("stale", "Known failures that pass now: take them out of the list"),
+    ("gained", "Passes now, did not on base"),
+    ("unsteady", "Passed only when it was run again"),
+)
+
+
+def write(
+    layout: Layout, pin: Pin, device: str, chosen: list[Suite], results: list[Result]
+) -> Path:
+    """Write `build/reports/index.html`, which needs no other file, and return its path."""
+    parts = [_overview(chosen, results)]
+    parts += [_findings(result) for result in results if result.findings]
+    for suite in chosen:
+        found = next((r.comparison for r in results if r.name == suite.name and r.comparison), None)
+        if found:
+            base = baseline.read(layout, hub.tier(device))
+            parts += [*_comparison(found, base), *_plan(suite.choices)]
+            parts.append(_environment(layout, base))
+    title = f"{pin.project} {pin.tag} with the series, on {hub.tier(device)}"
+    page = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style><h1>{escape(title)}</h1>{''.join(parts)}</html>\n"
+    )
+    path = layout.reports / "index.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """`rows` are of HTML, `head` is text. A column headed "#" is of numbers."""
+    names = list(head)
+    lines = ["<tr>", *(f"<th>{escape(name)}</th>" for name in names), "</tr>"]
+    for row in rows:
+        cells = zip(names, row, strict=True)
+        marked = (
+            f'<td class="n">{c}</td>' if name == "#" else f"<td>{c}</td>" for name, c in cells
+        )
+        lines += ["<tr>", *marked, "</tr>"]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _overview(chosen: list[Suite], results: list[Result]) -> str:
+    ended = {result.name: result for result in results}
+    rows = []
+    for suite in chosen:
+        result = ended.get(suite.name)
+        if result is None:
+            state, said = "skipped", suite.why_not
+        else:
+            kind, word = ("ok", "passed") if result.passed else ("bad", "failed")
+            state, said = f'<b class="{kind}">{word}</b>', result.summary
+        rows.append((escape(suite.name), state, escape(said)))
+    return _table(("suite", "result", ""), rows)
+
+
+def _findings(result: Result) -> str:
+    items = "".join(f"<li><code>{escape(line)}</code></li>" for line in result.findings)
+    return f"<h2>Findings of {escape(result.name)}</h2><ul>{items}</ul>"
+
+
+def _tests(title: str, tests: Mapping[str, str]) -> str:
+    rows = [(f"<code>{escape(t)}</code>", escape(first_line(why))) for t, why in tests.items()]
+    opened = f"<details><summary>{escape(title)}: {len(tests)}</summary>"
+    return f"{opened}{_table(('test', 'what pytest said'), rows)}</details>"
+
+
+def _comparison(found: Comparison, base: Baseline | None) -> list[str]:
+    parts = ["<h2>Against base</h2>"]
+    if base is None:
+        parts.append('<p class="note">No baseline is recorded for this machine: make baseline.</p>')
+    differences = [
+        _tests(title, getattr(found, kind)) for kind, title in _DIFFERENCES if getattr(found, kind)
+    ]
+    parts += differences or ["<p>No difference.</p>"]
+    known = base.known if base else {}
+    lacking: dict[str, dict[str, str]] = {}
+    for test, why in found.known.items():
+        lacking.setdefault(known[test], {})[test] = why
+    if lacking:
+        parts.append("<h2>Known failures, by what they lack</h2>")
+        parts += [_tests(what, tests) for what, tests in sorted(lacking.items())]
+    return parts
+
+
+def _plan(choices: Iterable[Choice]) -> list[str]:
+    runs = [
+        (
+            f"<code>{escape(c.suite.name)}</code>",
+            escape(c.suite.step),
+            escape(c.suite.device),
+            "" if c.minutes is None else f"{c.minutes:.1f}",
+            escape(c.why),
+        )
+        for c in choices
+        if not c.why_not
+    ]
+    why_not = Counter((c.why_not, c.suite.step) for c in choices if c.why_not)
+    skips = [(escape(w), escape(step), str(n)) for (w, step), n in sorted(why_not.items())]
+    return [
+        "<h2>Upstream's suites that ran</h2>",
+        _table(("suite", "step", "device", "#", "why"), runs),
+        '<p class="note">Numbers are minutes of test time as recorded on base.</p>',
+        "<details><summary>Upstream's suites that did not run</summary>",
+        _table(("why not", "step", "#"), skips),
+        "</details>",
+    ]
+
+
+def _environment(layout: Layout, base: Baseline | None) -> str:
+    here = record.environment(layout)
+    then = base.environment if base else {}
+    rows = [
+        (escape(name), escape(version), escape(then.get(name, "-")))
+        for name, version in sorted(here.items())
+    ]
+    return f"<h2>Environment</h2>{_table(('what', 'here', 'baseline'), rows)}"

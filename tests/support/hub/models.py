@@ -1,0 +1,40 @@
+"""Which model of the hub is which tiny checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.support.checkpoints import CHECKPOINTS
+from tests.support.checkpoints.base import Checkpoint
+from tests.support.hub import audio, grids, own, standins, text, vision
+
+_SAME = {
+    "Qwen/Qwen2-VL-2B-Instruct": "qwen2_vl",
+    "Qwen/Qwen2-VL-7B-Instruct": "qwen2_vl",
+    "Qwen/Qwen2.5-VL-3B-Instruct": "qwen2_5_vl",
+    "Qwen/Qwen2.5-VL-7B-Instruct": "qwen2_5_vl",
+    "Qwen/Qwen3-VL-4B-Instruct": "qwen3_vl",
+    "Qwen/Qwen2-Audio-7B-Instruct": "qwen2_audio",
+    "HuggingFaceM4/Idefics3-8B-Llama3": "idefics3",
+    "HuggingFaceTB/SmolVLM-256M-Instruct": "idefics3",
+    "LiquidAI/LFM2-VL-450M": "lfm2_vl",
+    "OpenGVLab/InternVL3-1B-hf": "internvl",
+    "google/gemma-3-4b-it": "gemma3",
+    "llava-hf/llava-1.5-7b-hf": "llava",
+    "llava-hf/llava-v1.6-mistral-7b-hf": "llava_next",
+    "llava-hf/llava-onevision-qwen2-0.5b-ov-hf": "llava_onevision",
+    "zai-org/GLM-4.1V-9B-Thinking": "glm4_1v",
+}
+"""Name → a checkpoint that is in a table of `tests.support.checkpoints` anyway."""
+
+MODELS: Mapping[str, Checkpoint] = {
+    **{name: CHECKPOINTS[checkpoint] for name, checkpoint in _SAME.items()},
+    **audio.MODELS,
+    **grids.MODELS,
+    **own.MODELS,
+    **standins.MODELS,
+    **text.MODELS,
+    **vision.MODELS,
+}
+REVISIONS: Mapping[str, tuple[str, ...]] = {}
+"""Name → references beside `main` by which upstream's tests ask for it."""
