@@ -1,0 +1,145 @@
+"""Qwen models that see and hear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.support.checkpoints.base import MEAN_STD, MROPE, Checkpoint, Ids, Json, text
+
+_TOKENS = {
+    "image_token": "<|IMAGE|>",
+    "video_token": "<|VIDEO|>",
+    "audio_token": "<|AUDIO|>",
+    "vision_bos_token": "<|vision_bos|>",
+    "vision_eos_token": "<|vision_eos|>",
+    "audio_bos_token": "<|audio_bos|>",
+    "audio_eos_token": "<|audio_eos|>",
+}
+_PLACEHOLDERS = {
+    "image": "<|vision_bos|><|IMAGE|><|vision_eos|>",
+    "video": "<|vision_bos|><|VIDEO|><|vision_eos|>",
+    "audio": "<|audio_bos|><|AUDIO|><|audio_eos|>",
+}
+
+
+def _audio(model_type: str) -> Json:
+    return {
+        "model_type": model_type,
+        "d_model": 64,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 128,
+        "num_mel_bins": 128,
+        "output_dim": 64,
+    }
+
+
+def _vision(model_type: str, patch: int) -> Json:
+    return {
+        "model_type": model_type,
+        "depth": 2,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "out_hidden_size": 64,
+        "num_heads": 4,
+        "patch_size": patch,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+    }
+
+
+def _thinker(ids: Ids, kind: str, architecture: str, patch: int, text_config: Json) -> Json:
+    return {
+        "model_type": f"{kind}_thinker",
+        "architectures": [architecture],
+        "text_config": text_config,
+        "vision_config": _vision(f"{kind}_vision_encoder", patch),
+        "audio_config": _audio(f"{kind}_audio_encoder"),
+        **{
+            f"{name}_{suffix}": ids[token]
+            for name in ("image", "video", "audio")
+            for suffix in ("token_id", "token_index")
+            for token in (_TOKENS[f"{name}_token"],)
+        },
+        "vision_start_token_id": ids["<|vision_bos|>"],
+        "vision_end_token_id": ids["<|vision_eos|>"],
+        "audio_start_token_id": ids["<|audio_bos|>"],
+        "audio_end_token_id": ids["<|audio_eos|>"],
+    }
+
+
+def _qwen2_5_omni(ids: Ids) -> Json:
+    return {
+        "architectures": ["Qwen2_5OmniModel"],
+        "model_type": "qwen2_5_omni",
+        "enable_audio_output": False,
+        "thinker_config": _thinker(
+            ids,
+            "qwen2_5_omni",
+            "Qwen2_5OmniThinkerForConditionalGeneration",
+            14,
+            text("qwen2_5_omni_text", "Qwen2ForCausalLM", rope_parameters=MROPE),
+        ),
+    }
+
+
+def _qwen3_omni(ids: Ids) -> Json:
+    return {
+        "architectures": ["Qwen3OmniMoeForConditionalGeneration"],
+        "model_type": "qwen3_omni_moe",
+        "enable_audio_output": False,
+        "thinker_config": _thinker(
+            ids,
+            "qwen3_omni_moe",
+            "Qwen3OmniMoeThinkerForConditionalGeneration",
+            16,
+            text(
+                "qwen3_omni_moe_text",
+                "Qwen3MoeForCausalLM",
+                rope_parameters={**MROPE, "mrope_interleaved": True},
+                num_experts=4,
+                num_experts_per_tok=2,
+                moe_intermediate_size=64,
+            ),
+        ),
+    }
+
+
+def _files(processor: str, patch: int) -> dict[str, Json]:
+    """One file for three processors, as the model cards have it."""
+    return {
+        "preprocessor_config.json": {
+            "processor_class": processor,
+            "image_processor_type": "Qwen2VLImageProcessor",
+            "feature_extractor_type": "WhisperFeatureExtractor",
+            "size": {"shortest_edge": 3136, "longest_edge": 12845056},
+            "patch_size": patch,
+            "merge_size": 2,
+            "temporal_patch_size": 2,
+            "feature_size": 128,
+            "sampling_rate": 16000,
+            "hop_length": 160,
+            "chunk_length": 30,
+            "n_fft": 400,
+            "return_attention_mask": True,
+            **MEAN_STD,
+        },
+    }
+
+
+CHECKPOINTS: Mapping[str, Checkpoint] = {
+    "qwen2_5_omni": Checkpoint(
+        _qwen2_5_omni,
+        tokens=tuple(_TOKENS.values()),
+        tokenizer=_TOKENS,
+        files=_files("Qwen2_5OmniProcessor", 14),
+        placeholders=_PLACEHOLDERS,
+    ),
+    "qwen3_omni": Checkpoint(
+        _qwen3_omni,
+        tokens=tuple(_TOKENS.values()),
+        tokenizer=_TOKENS,
+        files=_files("Qwen3OmniMoeProcessor", 16),
+        placeholders=_PLACEHOLDERS,
+    ),
+}

@@ -1,0 +1,119 @@
+"""Multimodal requests through a real renderer, and what its budgets say about them."""
+
+# ruff: noqa: ANN401 (items and options are what vLLM takes)
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+if TYPE_CHECKING:
+    from vllm.renderers.base import BaseRenderer
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one request was made into, each by modality of its single item."""
+
+    tokens: Mapping[str, int]
+    """Embeddings that the item takes in the prompt."""
+    hashes: Mapping[str, str]
+    data: Mapping[str, Mapping[str, Any]]
+    """Fields of the item, e.g. `pixel_values`."""
+
+
+def image(width: int, height: int) -> Any:
+    import numpy as np
+    from PIL import Image
+
+    return Image.fromarray(np.full((height, width, 3), 127, dtype=np.uint8))
+
+
+def video(frames: int, width: int, height: int) -> Any:
+    """Frames of shape (frames, height, width, 3) at 2 fps, and their metadata."""
+    import numpy as np
+
+    metadata = {
+        "fps": 2.0,
+        "duration": frames / 2,
+        "total_num_frames": frames,
+        "frames_indices": list(range(frames)),
+        "video_backend": "opencv",
+        "do_sample_frames": False,
+    }
+    return np.full((frames, height, width, 3), 127, dtype=np.uint8), metadata
+
+
+def budgets(renderer: BaseRenderer[Any], **counts: int) -> dict[str, int]:
+    """Most tokens of one item by modality, with `counts` items, one each unless given."""
+    info = renderer.get_mm_processor().info
+    counts = counts or dict.fromkeys(info.supported_mm_limits, 1)
+    seq_len = renderer.model_config.max_model_len
+    return dict(info.get_mm_max_tokens_per_item(seq_len, counts))
+
+
+def dummy_tokens(renderer: BaseRenderer[Any], modality: str) -> int:
+    """Tokens of the item that memory profiling runs."""
+    processor = renderer.get_mm_processor()
+    inputs = processor.dummy_inputs.get_dummy_processor_inputs(
+        renderer.model_config.max_model_len, {modality: 1}, {}
+    )
+    return _tokens(processor.apply(inputs, _timing()))[modality]
+
+
+def ask(
+    renderer: BaseRenderer[Any],
+    items: Mapping[str, Any],
+    mm_processor_kwargs: Any = None,
+    *,
+    uuids: Any = None,
+    in_prompt: Iterable[str] | None = None,
+) -> Answer:
+    """Process one item of each modality in `items` as a request does.
+
+    The prompt has a placeholder for each, or for the modalities `in_prompt`.
+    """
+    processor = renderer.get_mm_processor()
+    wants_metadata = getattr(processor.info.data_parser, "video_needs_metadata", False)
+    data = {m: [item if m != "video" or wants_metadata else item[0]] for m, item in items.items()}
+    text = processor.dummy_inputs.get_dummy_text(dict.fromkeys(in_prompt or data, 1))
+    result: Any = renderer._process_multimodal(
+        renderer.get_tokenizer().encode(text),
+        data,
+        mm_uuids=uuids,
+        mm_processor_kwargs=mm_processor_kwargs,
+        tokenization_kwargs=None,
+    )
+    return Answer(
+        tokens=_tokens(result),
+        hashes={m: hashes[0] for m, hashes in result["mm_hashes"].items()},
+        data={m: i[0].get_data() for m, i in result["mm_kwargs"].items() if i[0] is not None},
+    )
+
+
+@contextmanager
+def hf_calls() -> Iterator[list[dict[str, Any]]]:
+    """Yield a list that grows by the keywords of each merge in an HF processor."""
+    from transformers.processing_utils import ProcessorMixin
+
+    merge, calls = ProcessorMixin._merge_kwargs, list[dict[str, Any]]()
+
+    def recording_merge(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(kwargs)
+        return merge(self, *args, **kwargs)
+
+    with mock.patch.object(ProcessorMixin, "_merge_kwargs", recording_merge):
+        yield calls
+
+
+def _tokens(result: Any) -> dict[str, int]:
+    return {m: r[0].get_num_embeds() for m, r in result["mm_placeholders"].items()}
+
+
+def _timing() -> Any:
+    from vllm.multimodal.processing.context import TimingContext
+
+    return TimingContext(enabled=False)

@@ -1,0 +1,167 @@
+"""A real OpenAI-compatible server on loopback, and what it holds of the machine."""
+
+# ruff: noqa: ANN401 (what JSON holds)
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import psutil
+    import requests
+
+_OPTIONS = (
+    *("--host", "127.0.0.1", "--served-model-name", "tiny", "--enforce-eager"),
+    *("--max-model-len", "4096", "--max-num-batched-tokens", "2048", "--max-num-seqs", "16"),
+    *("--block-size", "32", "--kv-cache-memory-bytes", "256M", "--skip-mm-profiling"),
+)
+_START, _STOP = 300, 60
+"""Seconds that a server gets; on an idle machine it needs a tenth of them."""
+
+
+class Failed(Exception):
+    """The server ended before it answered; the text is what it logged last."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The processes of a server, itself first, and the shared memory that they have mapped."""
+
+    processes: tuple[psutil.Process, ...]
+    segments: frozenset[Path]
+
+    def left(self, seconds: float = 10) -> list[str]:
+        """What is still there of it, after at most `seconds`."""
+        import psutil
+
+        _, alive = psutil.wait_procs(self.processes, timeout=seconds)
+        # What nobody waits for stays as a zombie, which holds nothing.
+        names = [str(one) for one in alive if "zombie" not in str(one)]
+        return names + [str(path) for path in sorted(self.segments) if path.exists()]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server; `log` has its output."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def chat(self, *content: Mapping[str, Any], **more: Any) -> requests.Response:
+        """One user message of `content` parts; keywords are further fields of the request."""
+        message = {"role": "user", "content": list(content)}
+        return self.post("/v1/chat/completions", {"messages": [message], **more})
+
+    def post(self, path: str, fields: Mapping[str, Any], **options: Any) -> requests.Response:
+        """POST `fields`, greedy and short unless they say otherwise; `options` are requests's."""
+        import requests
+
+        greedy = {"model": "tiny", "temperature": 0, "max_tokens": 8, "ignore_eos": True}
+        body = {**greedy, "return_token_ids": True, **fields}
+        return requests.post(f"{self.url}{path}", json=body, timeout=120, **options)
+
+    def healthy(self) -> bool:
+        import requests
+
+        try:
+            return requests.get(f"{self.url}/health", timeout=10).ok
+        except requests.ConnectionError:
+            return False
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Sum over the samples of a metric that have `labels`."""
+        import requests
+        from prometheus_client.parser import text_string_to_metric_families
+
+        page = requests.get(f"{self.url}/metrics", timeout=10).text
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(page)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def footprint(self) -> Footprint:
+        import psutil
+
+        server = psutil.Process(self.process.pid)
+        processes = (server, *server.children(recursive=True))
+        maps = (Path(f"/proc/{one.pid}/maps").read_text() for one in processes)
+        paths = {line.split(maxsplit=5)[-1] for text in maps for line in text.splitlines()}
+        shared = {Path(path) for path in paths if path.startswith("/dev/shm/")}
+        return Footprint(processes, frozenset(shared))
+
+    def stop(self) -> int:
+        """End it as an operator does, unless it has ended; its exit code."""
+        self.process.terminate()
+        return self.process.wait(_STOP)
+
+
+@contextmanager
+def serve(checkpoint: Path, log: Path, *options: str) -> Iterator[Server]:
+    """Start a server and wait until it is healthy; whatever is left of it ends afterwards.
+
+    Raises `Failed` if it ends before.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", str(checkpoint)]
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [*command, *_OPTIONS, *_dtype(), "--port", str(port), *options],
+            env=engine_environment(), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            start_new_session=True,
+        )  # fmt: skip
+    server = Server(f"http://127.0.0.1:{port}", process, log)
+    try:
+        deadline = time.monotonic() + _START
+        while not server.healthy():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise Failed(log.read_text(errors="replace"))
+            time.sleep(0.5)
+        yield server
+        server.stop()
+    finally:
+        _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of the group that `process` leads.
+
+    Kindly first: who tracks shared memory outlives this signal and then cleans up.
+    """
+    with suppress(ProcessLookupError):
+        for kind in (signal.SIGTERM, signal.SIGKILL):
+            os.killpg(process.pid, kind)
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline:
+                process.poll()  # a leader that ended counts until someone looks
+                os.killpg(process.pid, 0)
+                time.sleep(0.1)
+
+
+def engine_environment() -> dict[str, str]:
+    """For processes that run engines of tiny models: a thread each, nothing sent or fetched."""
+    return dict(os.environ) | {
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+
+
+def _dtype() -> tuple[str, ...]:
+    """As in `engine_probe`."""
+    return ("--dtype", "float32") if os.environ.get("VLLM_TARGET_DEVICE") == "cpu" else ()
