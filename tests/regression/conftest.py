@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 MakeRenderer = Callable[..., "BaseRenderer[Any]"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _inspect_models_in_this_process() -> None:
+    """vLLM inspects a model class in a child that imports it all anew: 10 s for each family."""
+    from vllm.model_executor.models import registry
+
+    registry._run_in_subprocess = lambda inspect: inspect()
+
+
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Make each checkpoint once, however many tests ask for it."""

@@ -16,15 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.regression.conftest import MakeRenderer
-from tests.support.checkpoints import CHECKPOINTS
 
 if TYPE_CHECKING:
     from vllm.renderers.base import BaseRenderer
 
 Size = tuple[int, ...]
 """Image: (width, height). Video: (frames, width, height). Audio: (samples,)."""
-
-MULTIMODAL = sorted(CHECKPOINTS.keys() - {"llama"})
 
 WIDE, VIDEO, AUDIO = (756, 378), (2, 448, 448), (32000,)
 WARMUP_SIZES: Mapping[str, Mapping[str, Size]] = {
@@ -36,9 +33,11 @@ WARMUP_SIZES: Mapping[str, Mapping[str, Size]] = {
     "llava": {"image": (336, 168)},
     "llava_next": {"image": (672, 336)},
     "llava_onevision": {"image": WIDE, "video": VIDEO},
+    "qwen2_5_omni": {"image": WIDE, "video": VIDEO, "audio": AUDIO},
     "qwen2_5_vl": {"image": WIDE, "video": VIDEO},
     "qwen2_audio": {"audio": AUDIO},
     "qwen2_vl": {"image": WIDE, "video": VIDEO},
+    "qwen3_omni": {"image": WIDE, "video": VIDEO, "audio": AUDIO},
     "qwen3_vl": {"image": WIDE, "video": VIDEO},
     "transformers_backend": {"image": WIDE},
 }
@@ -51,13 +50,17 @@ PROFILE_SIZES: Mapping[str, Mapping[str, Size]] = {
     "llava": {"image": (336, 336)},
     "llava_next": {"image": (672, 672)},
     "llava_onevision": {"image": (1153, 944), "video": (16, 1153, 944)},
+    "qwen2_5_omni": {"image": (3584, 3584), "video": (1, 3584, 3584), "audio": (480000,)},
     "qwen2_5_vl": {"image": (3584, 3584), "video": (1, 3584, 3584)},
     "qwen2_audio": {"audio": (480000,)},
-    "qwen2_vl": {"image": (3584, 3584), "video": (1, 3584, 3584)},
+    "qwen2_vl": {"image": (3584, 3584), "video": (20, 896, 672)},
+    "qwen3_omni": {"image": (3584, 3584), "video": (1, 3584, 3584), "audio": (480000,)},
     "qwen3_vl": {"image": (4096, 4096), "video": (2, 4096, 3072)},
     "transformers_backend": {"image": (10000, 10000)},
 }
-"""What the unpatched release builds for 8192 tokens."""
+"""What the unpatched release builds for 8192 tokens, but for the video of qwen2_vl, which is
+sized by its video processor now and was by its image processor."""
+MULTIMODAL = sorted(WARMUP_SIZES)
 
 SMALLEST_ITEM = {
     ("gemma3", "image"): 260,  # always 896x896, with its newlines and marks
@@ -68,7 +71,10 @@ SMALLEST_ITEM = {
     ("llava_next", "image"): 1752,  # two tiles and the thumbnail
     ("llava_onevision", "image"): 1485,  # one tile and the thumbnail
     ("llava_onevision", "video"): 393,  # 196 a frame
-    ("qwen2_vl", "video"): 144,  # shortest_edge of the video processor, in pixels
+    # shortest_edge of the video processor, in pixels
+    ("qwen2_5_omni", "video"): 144,
+    ("qwen2_vl", "video"): 144,
+    ("qwen3_omni", "video"): 144,
     ("transformers_backend", "image"): 175,  # one tile of 169
 }
 """In tokens, where more than 128: the processor scales the image up to this."""

@@ -1,0 +1,186 @@
+"""Tower and connector LoRA runs where a model says that it can, and is one log line elsewhere."""
+
+# ruff: noqa: ANN401 (models and their stand-ins)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import lora, models
+
+UNSUPPORTED = "LoRA with tower connector is enabled, but the model"
+NO_FLAG = "does not set `supports_tower_connector_lora=True`"
+
+
+def lines(log: pytest.LogCaptureFixture, text: str) -> int:
+    return sum(text in record.getMessage() for record in log.records)
+
+
+def test_classes_with_hooks_carry_the_flag_and_no_others(
+    vllm_log: pytest.LogCaptureFixture,
+) -> None:
+    from vllm.model_executor.models.interfaces import supports_tower_connector_lora
+
+    supported = 0
+    for cls in lora.multimodal_classes():
+        supports = supports_tower_connector_lora(cls)
+        assert supports == (lora.pinned_owner(cls) is not None), cls
+        assert supports == getattr(cls, "supports_tower_connector_lora", False), cls
+        supported += supports
+    assert supported >= 40
+    assert not lines(vllm_log, NO_FLAG)
+
+
+@pytest.mark.parametrize("hook", lora.HOOKS)
+def test_a_foreign_model_with_a_hook_works_and_is_told_of_the_flag(
+    hook: str, vllm_log: pytest.LogCaptureFixture
+) -> None:
+    from vllm.model_executor.models.interfaces import (
+        SupportsMultiModal,
+        supports_tower_connector_lora,
+    )
+
+    foreign = type(f"Foreign_{hook}", (SupportsMultiModal,), {hook: lambda _self, **_: (1, 1)})
+    heir = type(f"Heir_{hook}", (foreign,), {})
+    unwilling = type("Unwilling", (foreign,), {"supports_tower_connector_lora": False})
+
+    assert supports_tower_connector_lora(foreign)
+    assert supports_tower_connector_lora(heir())
+    assert lines(vllm_log, NO_FLAG) == 2
+    assert not supports_tower_connector_lora(unwilling)
+    assert not supports_tower_connector_lora(type("Plain", (SupportsMultiModal,), {}))
+    assert not supports_tower_connector_lora(object())
+    assert lines(vllm_log, NO_FLAG) == 2
+
+
+# The manager
+
+
+@pytest.fixture
+def make_manager(checkpoint: Callable[[str], Path]) -> Callable[..., Any]:
+    """The LoRA manager of a checkpoint with or without LoRA on the tower."""
+
+    def make(name: str, *, tower: bool = True, **options: Any) -> Any:
+        config = models.make_config(checkpoint(name), **options)
+        config.lora_config = lora.tower_lora(tower=tower)
+        return lora.make_manager(models.make_model(config), config)
+
+    return make
+
+
+def wrapped(manager: Any, *prefixes: str) -> list[str]:
+    return [name for name in manager.modules if name.startswith(prefixes)]
+
+
+def check_language_lora(manager: Any) -> None:
+    """An adapter of the language model changes what its layers answer."""
+    import torch
+    from vllm.lora.layers import LoRAMapping
+
+    lora.add_adapter(manager, 1, scale=0.5)
+    layer = next(
+        m for name, m in manager.modules.items() if name.endswith("layers.0.mlp.down_proj")
+    )
+    x = torch.rand(5, 128)
+    answers = []
+    for adapter in (0, 1):
+        manager.set_adapter_mapping(LoRAMapping((adapter,) * 5, (adapter,), is_prefill=True))
+        answers.append(layer(x)[0].clone())
+    assert not torch.allclose(*answers)
+
+
+def test_a_supported_model_gets_lora_on_tower_and_connector(
+    make_manager: Callable[..., Any], vllm_log: pytest.LogCaptureFixture
+) -> None:
+    manager = make_manager("qwen3_vl")
+    assert manager.supports_tower_connector_lora
+    assert wrapped(manager, "visual.blocks")
+    assert wrapped(manager, "visual.merger")
+    assert not lines(vllm_log, UNSUPPORTED)
+    check_language_lora(manager)
+
+
+@pytest.mark.parametrize("name", ["internvl", "lfm2_vl", "llama"])
+def test_an_unsupported_model_logs_one_line_and_serves_language_lora(
+    name: str, make_manager: Callable[..., Any], vllm_log: pytest.LogCaptureFixture
+) -> None:
+    manager = make_manager(name)
+    assert not manager.supports_tower_connector_lora
+    assert lines(vllm_log, UNSUPPORTED) == 1
+    assert not wrapped(manager, "vision_", "multi_modal_projector")
+    if name != "lfm2_vl":  # its layers have other names
+        check_language_lora(manager)
+
+
+@pytest.mark.parametrize(("name", "hints"), [("qwen3_vl", 1), ("internvl", 0)])
+def test_without_the_option_only_a_supported_model_hints_at_it(
+    name: str, hints: int, make_manager: Callable[..., Any], vllm_log: pytest.LogCaptureFixture
+) -> None:
+    manager = make_manager(name, tower=False)
+    assert not manager.supports_tower_connector_lora
+    assert lines(vllm_log, "supports adding LoRA to the tower modules") == hints
+    assert not lines(vllm_log, UNSUPPORTED)
+    check_language_lora(manager)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"language_model_only": True}, "initialize the language model only"),
+        ({"limit_mm_per_prompt": {"image": 0, "video": 0}}, "zero for all modalities"),
+    ],
+)
+def test_a_model_that_takes_no_item_serves_language_lora(
+    options: dict[str, Any],
+    reason: str,
+    make_manager: Callable[..., Any],
+    vllm_log: pytest.LogCaptureFixture,
+) -> None:
+    manager = make_manager("qwen3_vl", **options)
+    assert not manager.supports_tower_connector_lora
+    assert lines(vllm_log, reason) == 1
+    check_language_lora(manager)
+
+
+def test_a_modality_that_is_off_does_not_count(make_manager: Callable[..., Any]) -> None:
+    manager = make_manager("qwen3_vl", limit_mm_per_prompt={"video": 0})
+    assert manager.supports_tower_connector_lora
+
+
+def test_a_tower_without_connector_gets_lora(
+    make_manager: Callable[..., Any], vllm_log: pytest.LogCaptureFixture
+) -> None:
+    manager = make_manager("qwen3_asr")
+    assert manager.supports_tower_connector_lora
+    assert not manager.mm_mapping.connector
+    assert wrapped(manager, "audio_tower.layers")
+    assert not lines(vllm_log, "Connector LoRA support disabled")
+
+
+def test_a_connector_without_counts_gets_no_lora(
+    make_manager: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    vllm_log: pytest.LogCaptureFixture,
+) -> None:
+    from vllm.model_executor.models.llava import LlavaForConditionalGeneration
+
+    monkeypatch.setattr(LlavaForConditionalGeneration, lora.COUNTS, lambda _self, **_: (577, None))
+    manager = make_manager("llava")
+    assert wrapped(manager, "vision_tower")
+    assert not wrapped(manager, "multi_modal_projector")
+    assert lines(vllm_log, f"connector tokens from {lora.COUNTS}()") == 1
+
+
+def test_a_budget_of_broken_images_is_taken(
+    make_manager: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.multimodal.encoder_budget import MultiModalBudget
+
+    monkeypatch.setattr(MultiModalBudget, "get_encoder_budget", lambda _self: 70)
+    manager = make_manager("blip2")
+    assert len(manager.punica_wrapper_mapping["vision_model"]._token_lora_indices) == 2 * 257
+    assert len(manager.punica_wrapper_mapping["qformer"]._token_lora_indices) == 2 * 32

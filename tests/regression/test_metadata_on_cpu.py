@@ -1,0 +1,158 @@
+"""Multimodal metadata stays on the CPU, and nothing that steers an encoder waits for the device."""
+
+# ruff: noqa: ANN401 (stands in for a method of vLLM)
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.audit import Report, audit
+from tests.support.families import FAMILIES
+from tests.support.sources import ROOT, edited, pinned_source, pinned_tree, replaced
+from tests.support.static_audit import field_modules, suspects
+from tests.support.unbuilt import UNBUILT
+
+GetReport = Callable[[str], Report]
+MODELS = "vllm.model_executor.models"
+
+
+@pytest.fixture(scope="session")
+def report(
+    checkpoint: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> GetReport:
+    """Audit each family once, however many tests and workers ask."""
+    root = tmp_path_factory.getbasetemp()
+    shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def get(name: str) -> Report:
+        kept = shared / f"audit-{name}.pickle"
+        if not kept.exists():
+            part = root / kept.name
+            part.write_bytes(pickle.dumps(audit(FAMILIES[name], checkpoint(name))))
+            part.replace(kept)
+        found: Report = pickle.loads(kept.read_bytes())
+        return found
+
+    return get
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def name(request: pytest.FixtureRequest) -> str:
+    """A fixture of the module, so that the tests of a family run one after another."""
+    family: str = request.param
+    return family
+
+
+def test_no_operand_is_on_the_wrong_side_and_nothing_waits(report: GetReport, name: str) -> None:
+    assert report(name).faults() == []
+
+
+def test_both_model_runners_do_the_same(report: GetReport, name: str) -> None:
+    """Same embeddings, copies and waits, for every way to batch the items."""
+    by_runner: dict[str, list[Any]] = {"runner v1": [], "runner v2": []}
+    for run in report(name).runs:
+        if run.step in by_runner:
+            by_runner[run.step].append((run.case, run.digest, run.h2d_bytes, run.syncs))
+    assert by_runner["runner v1"] == by_runner["runner v2"] != []
+
+
+def test_positions_are_computed_on_the_host_alone(report: GetReport, name: str) -> None:
+    for run in report(name).runs:
+        if run.step == "positions":
+            assert (run.h2d_copies, run.d2h_copies, run.syncs) == (0, 0, 0)
+
+
+def test_fields_are_where_their_flag_says(report: GetReport, name: str) -> None:
+    for placement in report(name).placements:
+        if placement.place != "no tensor":
+            assert (placement.place == "cpu") == placement.keep_on_cpu, placement
+
+
+def test_embeddings_and_positions_are_those_of_the_pinned_release(
+    report: GetReport, tmp_path: Path
+) -> None:
+    """Bit for bit, from the same weights and inputs; graphs are left aside: they replay nothing."""
+    base = subprocess.run(
+        [sys.executable, "-m", "tests.support.audit"],
+        env=os.environ | {"PYTHONPATH": f"{pinned_tree(tmp_path)}{os.pathsep}{ROOT}"},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    steps = ("runner v1", "runner v2", "positions")
+    for line in base.stdout.splitlines():
+        before = json.loads(line)
+        after = report(before["family"])
+        expected = [(r["step"], r["case"], r["digest"]) for r in before["runs"]]
+        found = [(r.step, r.case, r.digest) for r in after.runs]
+        assert [r for r in found if r[0] in steps] == [r for r in expected if r[0] in steps]
+
+
+def field_paths() -> dict[str, Path]:
+    import vllm
+
+    return field_modules(Path(vllm.__file__).parent / "model_executor" / "models")
+
+
+def test_every_module_with_fields_is_run_or_read_for_a_reason(report: GetReport) -> None:
+    run = {report(name).fields_from.removeprefix(f"{MODELS}.") for name in FAMILIES}
+    modules = set(field_paths())
+    assert modules - run == set(UNBUILT)
+    assert len(FAMILIES) >= 25
+
+
+@pytest.mark.parametrize("module", UNBUILT)
+def test_what_is_only_read_neither_waits_nor_mixes(module: str) -> None:
+    path = field_paths()[module]
+    assert [str(s) for s in suspects(path, path.parent)] == []
+
+
+def faults_with(checkpoint: Path, module: str, *edits: tuple[str, str]) -> list[str]:
+    """Faults of the family with the pinned release's `module`, edited: no consumer is changed."""
+    name = f"{MODELS}.{module}"
+    with replaced({name: edited(pinned_source(name), *edits)}):
+        return audit(FAMILIES[checkpoint.name], checkpoint).faults()
+
+
+def test_a_host_mask_in_qwen2_audio_is_found(checkpoint: Callable[[str], Path]) -> None:
+    flag = 'feature_attention_mask=MultiModalFieldConfig.batched("audio"'
+    faults = faults_with(
+        checkpoint("qwen2_audio"), "qwen2_audio", (f"{flag})", f"{flag}, keep_on_cpu=True)")
+    )
+    assert any("qwen2_audio.py:429: " in fault for fault in faults)
+    assert any("qwen2_audio.py:433: aten.index_put_" in fault for fault in faults)
+
+
+def test_host_grids_in_ernie45_vl_are_found(checkpoint: Callable[[str], Path]) -> None:
+    """The copy at 1747 waits, on the graph path alone."""
+    flags = [(f'{m}_grid_thw=MultiModalFieldConfig.batched("{m}"', ")") for m in ("image", "video")]
+    edits = [(f"{flag}{end}", f"{flag}, keep_on_cpu=True{end}") for flag, end in flags]
+    faults = faults_with(checkpoint("ernie45_vl"), "ernie45_vl", *edits)
+    (graph,) = (fault for fault in faults if "ernie45_vl.py:1747: " in fault)
+    assert "graph v1 (image)" in graph
+    assert "graph v2 (image)" in graph
+    assert "runner" not in graph
+
+
+def test_encoders_that_get_sequence_bounds_on_the_host_are_found(
+    checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from vllm.model_executor.layers.attention.mm_encoder_attention import MMEncoderAttention
+
+    def on_host(_cls: type, _backend: object, cu_seqlens: Any, *_: Any, **__: Any) -> torch.Tensor:
+        return torch.from_numpy(cu_seqlens)
+
+    monkeypatch.setattr(MMEncoderAttention, "maybe_recompute_cu_seqlens", classmethod(on_host))
+    faults = audit(FAMILIES["qwen3_vl"], checkpoint("qwen3_vl")).faults()
+    assert any("flash_attn_varlen_func mixes devices" in fault for fault in faults)

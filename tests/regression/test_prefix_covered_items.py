@@ -1,0 +1,508 @@
+"""Tensors of items in the computed prefix stay with the scheduler, until they are needed.
+
+Real schedulers, v1 and v2 form, on tiny checkpoints; no worker runs.
+"""
+
+# ruff: noqa: ANN401 (options of vLLM's configuration)
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock, patch
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from vllm.multimodal.inputs import MultiModalFeatureSpec, MultiModalKwargsItem
+    from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.request import Request
+
+BLOCK = 16
+MakeScheduler = Callable[..., "Scheduler"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hash_seed() -> None:
+    from vllm.utils.hashing import sha256
+    from vllm.v1.core.kv_cache_utils import init_none_hash
+
+    init_none_hash(sha256)
+
+
+@pytest.fixture
+def make_scheduler(checkpoint: Callable[[str], Path]) -> MakeScheduler:
+    """A scheduler with prefix caching and blocks of 16 tokens, by checkpoint and runner."""
+
+    def make(
+        name: str = "qwen3_vl", *, v2: bool = False, spec_tokens: int = 0, **options: Any
+    ) -> Scheduler:
+        import torch
+        from vllm.config import (
+            CacheConfig,
+            DeviceConfig,
+            ModelConfig,
+            SchedulerConfig,
+            SpeculativeConfig,
+            VllmConfig,
+        )
+        from vllm.v1.core.sched.scheduler import Scheduler
+        from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+        from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+        from vllm.v1.structured_output import StructuredOutputManager
+
+        model_config = ModelConfig(
+            model=str(checkpoint(name)), dtype="float32", max_model_len=32768
+        )
+        config = VllmConfig(
+            model_config=model_config,
+            scheduler_config=SchedulerConfig(
+                max_model_len=32768,
+                max_num_batched_tokens=32768,
+                max_num_seqs=8,
+                enable_chunked_prefill=True,
+                is_encoder_decoder=model_config.is_encoder_decoder,
+                watermark=0.0,
+            ),
+            cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=True),
+            device_config=DeviceConfig(device="cpu"),
+            speculative_config=SpeculativeConfig(
+                model="ngram", num_speculative_tokens=spec_tokens, prompt_lookup_max=2
+            )
+            if spec_tokens
+            else None,
+            **options,
+        )
+        config.cache_config.num_gpu_blocks = 1000
+        register_all_kvcache_specs(config)
+        spec = FullAttentionSpec(block_size=BLOCK, num_kv_heads=1, head_size=1, dtype=torch.float32)
+        scheduler = Scheduler(
+            vllm_config=config,
+            kv_cache_config=KVCacheConfig(
+                num_blocks=1000,
+                kv_cache_tensors=[],
+                kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+            ),
+            block_size=BLOCK,
+            structured_output_manager=StructuredOutputManager(config),
+            log_stats=True,
+        )
+        scheduler.use_v2_model_runner = v2
+        return scheduler
+
+    return make
+
+
+def _item(pixels: int = 64) -> MultiModalKwargsItem:
+    """Bulk data of `pixels` floats and a grid that is kept on the CPU."""
+    import torch
+    from vllm.multimodal.inputs import MultiModalFieldConfig, MultiModalKwargsItem
+
+    config = {
+        "pixel_values": MultiModalFieldConfig.batched("image"),
+        "image_grid_thw": MultiModalFieldConfig.batched("image", keep_on_cpu=True),
+    }
+    data = {"pixel_values": torch.zeros(1, pixels), "image_grid_thw": torch.ones(1, 3)}
+    return MultiModalKwargsItem({k: c.build_elems(k, data[k])[0] for k, c in config.items()})
+
+
+def _feature(
+    name: str, offset: int, length: int, item: MultiModalKwargsItem | None
+) -> MultiModalFeatureSpec:
+    from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+
+    return MultiModalFeatureSpec(
+        data=item,
+        modality="image",
+        identifier=name,
+        mm_hash=name,
+        mm_position=PlaceholderRange(offset=offset, length=length),
+    )
+
+
+# 96 tokens are shared: the first image lies inside, the second straddles the end of the shared
+# prefix, the third lies behind it.
+SHARED = 96
+WINDOWS = {"inside": (8, 40), "straddling": (90, 12), "outside": (110, 20)}
+IMAGES = tuple(WINDOWS)
+
+
+def _request(
+    name: str,
+    tail: int,
+    items: dict[str, MultiModalKwargsItem | None] | None = None,
+    *,
+    streaming: bool = False,
+) -> Request:
+    """140 tokens, the last 38 of them of value `tail`."""
+    from vllm.sampling_params import SamplingParams
+    from vllm.utils.hashing import sha256
+    from vllm.v1.core.kv_cache_utils import get_request_block_hasher
+    from vllm.v1.request import Request
+
+    given = {image: _item() for image in IMAGES} if items is None else items
+    sampling = SamplingParams(ignore_eos=True, max_tokens=8)
+    sampling.update_from_generation_config({}, 0)
+    return Request(
+        request_id=name,
+        prompt_token_ids=[7] * 102 + [tail] * 38,
+        sampling_params=sampling,
+        pooling_params=None,
+        mm_features=[_feature(i, *WINDOWS[i], item) for i, item in given.items()],
+        block_hasher=get_request_block_hasher(BLOCK, sha256),
+        resumable=streaming,
+    )
+
+
+def _answer(scheduler: Scheduler, output: SchedulerOutput) -> None:
+    """As if the workers had run `output` and sampled token 1."""
+    from vllm.v1.outputs import ModelRunnerOutput
+
+    names = list(output.num_scheduled_tokens)
+    scheduler.update_from_output(
+        output,
+        ModelRunnerOutput(
+            req_ids=names,
+            req_id_to_index={name: i for i, name in enumerate(names)},
+            sampled_token_ids=[[1] for _ in names],
+        ),
+    )
+
+
+def _fill_prefix_cache(scheduler: Scheduler) -> None:
+    """Run a first request to its end, then forget its encoder outputs."""
+    scheduler.add_request(_request("first", tail=1))
+    while scheduler.has_unfinished_requests():
+        _answer(scheduler, scheduler.schedule())
+    scheduler.reset_encoder_cache()
+
+
+def _send(scheduler: Scheduler, request: Request) -> NewRequestData:
+    scheduler.add_request(request)
+    output = scheduler.schedule()
+    (sent,) = output.scheduled_new_reqs
+    _answer(scheduler, output)
+    return sent
+
+
+def _fields(sent: NewRequestData) -> list[list[str] | None]:
+    return [None if f.data is None else sorted(f.data) for f in sent.mm_features]
+
+
+WHOLE = ["image_grid_thw", "pixel_values"]
+RUNNERS = pytest.mark.parametrize("v2", [False, True], ids=["v1", "v2"])
+
+
+@RUNNERS
+@pytest.mark.parametrize(
+    ("name", "kept"), [("qwen3_vl", ["image_grid_thw"]), ("llava", [])], ids=["mrope", "plain"]
+)
+@pytest.mark.parametrize("spec_tokens", [0, 2])
+def test_only_an_item_wholly_inside_the_prefix_loses_its_tensors(
+    make_scheduler: MakeScheduler, name: str, kept: list[str], v2: bool, spec_tokens: int
+) -> None:
+    scheduler = make_scheduler(name, v2=v2, spec_tokens=spec_tokens)
+    _fill_prefix_cache(scheduler)
+
+    sent = _send(scheduler, _request("second", tail=2))
+
+    assert sent.num_computed_tokens == SHARED
+    assert _fields(sent) == [kept, WHOLE, WHOLE]
+
+
+def test_positions_of_xdrope_models_keep_their_fields_too(
+    make_scheduler: MakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.config import ModelConfig
+
+    monkeypatch.setattr(ModelConfig, "uses_xdrope_dim", property(lambda _: 4))
+    scheduler = make_scheduler("llava")
+    _fill_prefix_cache(scheduler)
+
+    assert _fields(_send(scheduler, _request("second", tail=2)))[0] == ["image_grid_thw"]
+
+
+@RUNNERS
+def test_the_engine_keeps_the_request_as_it_was(make_scheduler: MakeScheduler, v2: bool) -> None:
+    scheduler = make_scheduler(v2=v2)
+    _fill_prefix_cache(scheduler)
+    request = _request("second", tail=2)
+    features = list(request.mm_features)
+    before = [dict(feature.data or {}) for feature in features]
+
+    sent = _send(scheduler, request)
+
+    assert [f is g for f, g in zip(request.mm_features, features, strict=True)] == [True] * 3
+    assert [dict(feature.data or {}) for feature in features] == before
+    inside = sent.mm_features[0]
+    assert inside is not features[0]
+    assert (inside.identifier, inside.mm_hash) == (features[0].identifier, features[0].mm_hash)
+    assert inside.mm_position is features[0].mm_position
+    assert sent.mm_features[1:] == features[1:]
+
+
+@RUNNERS
+def test_a_first_request_is_sent_whole(make_scheduler: MakeScheduler, v2: bool) -> None:
+    sent = _send(make_scheduler(v2=v2), _request("first", tail=1))
+
+    assert _fields(sent) == [WHOLE] * 3
+
+
+def test_the_bytes_of_a_covered_item_are_not_sent(make_scheduler: MakeScheduler) -> None:
+    def sent_bytes(pixels: int) -> int:
+        scheduler = make_scheduler()
+        _fill_prefix_cache(scheduler)
+        request = _request("second", tail=2, items={"inside": _item(pixels)})
+        return len(pickle.dumps(_send(scheduler, request)))
+
+    assert sent_bytes(1_000_000) == sent_bytes(1)
+
+
+def test_data_that_is_no_tensor_goes_as_it_is(make_scheduler: MakeScheduler) -> None:
+    """A shared-memory address must reach its reader; absent data (disaggregated) stays absent."""
+    from vllm.multimodal.cache import ShmObjectStoreSenderCache
+
+    # The method reads nothing of its object.
+    address = ShmObjectStoreSenderCache.address_as_item(None, 4096, 1)  # type: ignore[arg-type]
+    for item in (address, None):
+        scheduler = make_scheduler("llava")
+        _fill_prefix_cache(scheduler)
+        request = _request("second", tail=2, items={"inside": item})
+
+        sent = _send(scheduler, request)
+
+        assert sent.num_computed_tokens >= sum(WINDOWS["inside"])
+        assert sent.mm_features[0] is request.mm_features[0]
+
+
+def test_the_shared_memory_reader_takes_a_stripped_item(make_scheduler: MakeScheduler) -> None:
+    from vllm.multimodal.cache import ShmObjectStoreReceiverCache
+
+    scheduler = make_scheduler("llava")
+    _fill_prefix_cache(scheduler)
+    sent = _send(scheduler, _request("second", tail=2))
+    reader = object.__new__(ShmObjectStoreReceiverCache)  # without shared memory to touch
+
+    assert reader.get_and_update_features(sent.mm_features) == sent.mm_features
+
+
+def test_a_worker_that_sees_every_item_each_step_gets_them_whole(
+    make_scheduler: MakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.config import ModelConfig
+
+    monkeypatch.setattr(ModelConfig, "is_multimodal_raw_input_only_model", property(lambda _: True))
+    scheduler = make_scheduler()
+    _fill_prefix_cache(scheduler)
+
+    assert _fields(_send(scheduler, _request("second", tail=2))) == [WHOLE] * 3
+
+
+# -- needed after all ------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[False, True], ids=["v1", "v2"])
+def running(
+    make_scheduler: MakeScheduler, request: pytest.FixtureRequest
+) -> tuple[Scheduler, Request]:
+    """A scheduler and a running request whose first image was not sent."""
+    scheduler = make_scheduler(v2=request.param)
+    _fill_prefix_cache(scheduler)
+    covered = _request("second", tail=2)
+    assert _fields(_send(scheduler, covered))[0] == ["image_grid_thw"]
+    return scheduler, covered
+
+
+def _received(output: SchedulerOutput) -> dict[int, list[str]]:
+    """Item → fields that the workers get for the request `second` in this step."""
+    for sent in output.scheduled_new_reqs:
+        return {i: sorted(f.data or {}) for i, f in enumerate(sent.mm_features)}
+    items = output.scheduled_cached_reqs.mm_items.get("second", {})
+    return {i: sorted(item) for i, item in items.items()}
+
+
+def test_a_request_that_lost_its_prefix_gets_the_tensors(
+    running: tuple[Scheduler, Request],
+) -> None:
+    """Preempted, the prefix cache reset, and resumed in the same step."""
+    scheduler, _ = running
+    scheduler.reset_prefix_cache(reset_running_requests=True)
+    scheduler.reset_encoder_cache()
+
+    output = scheduler.schedule()
+
+    assert output.scheduled_encoder_inputs == {"second": [0, 1, 2]}
+    assert _received(output)[0] == WHOLE
+
+
+def test_a_request_that_resumes_on_its_prefix_gets_nothing_again(
+    running: tuple[Scheduler, Request],
+) -> None:
+    scheduler, request = running
+    scheduler.running.remove(request)
+    scheduler._preempt_request(request, 0.0)
+
+    output = scheduler.schedule()
+
+    assert output.num_scheduled_tokens["second"] < BLOCK
+    assert not output.scheduled_encoder_inputs
+    assert _received(output).get(0) in (None, ["image_grid_thw"])
+
+
+def test_a_failed_load_of_the_prefix_brings_the_tensors(
+    running: tuple[Scheduler, Request],
+) -> None:
+    """The connector reports a block invalid: the request runs on, with fewer computed tokens."""
+    scheduler, request = running
+    scheduler.reset_encoder_cache()
+    (blocks,) = scheduler.kv_cache_manager.get_block_ids("second")
+    scheduler._update_requests_with_invalid_blocks([request], {blocks[0]}, {})
+    assert request.num_computed_tokens == 0
+
+    output = scheduler.schedule()
+
+    assert output.scheduled_encoder_inputs["second"][0] == 0
+    assert output.scheduled_cached_reqs.mm_items.keys() == {"second"}
+    assert _received(output) == {0: WHOLE}
+
+
+def test_tensors_are_sent_once(running: tuple[Scheduler, Request]) -> None:
+    scheduler, request = running
+    for expected in ({0: WHOLE}, {}):
+        scheduler.reset_encoder_cache()
+        (blocks,) = scheduler.kv_cache_manager.get_block_ids("second")
+        scheduler._update_requests_with_invalid_blocks([request], {blocks[0]}, {})
+        output = scheduler.schedule()
+        assert _received(output) == expected
+        _answer(scheduler, output)
+
+
+def test_a_log_line_names_the_items_not_their_tensors(
+    running: tuple[Scheduler, Request],
+) -> None:
+    scheduler, request = running
+    scheduler.reset_encoder_cache()
+    (blocks,) = scheduler.kv_cache_manager.get_block_ids("second")
+    scheduler._update_requests_with_invalid_blocks([request], {blocks[0]}, {})
+
+    assert "mm_items={'second': [0]}" in repr(scheduler.schedule().scheduled_cached_reqs)
+
+
+@RUNNERS
+def test_a_streaming_session_sends_only_what_its_next_input_brings(
+    make_scheduler: MakeScheduler, v2: bool
+) -> None:
+    from vllm.v1.request import StreamingUpdate
+
+    scheduler = make_scheduler(v2=v2)
+    session = _request("second", tail=2, items={"inside": _item()}, streaming=True)
+    assert _fields(_send(scheduler, session)) == [WHOLE]
+    update = _request("second", tail=3, items={"inside": _item()}, streaming=True)
+    scheduler.running.remove(session)
+    streamed = StreamingUpdate.from_request(update)
+    assert streamed is not None
+    scheduler._update_request_as_session(session, streamed)
+    scheduler.waiting.add_request(session)
+
+    output = scheduler.schedule()
+
+    (sent,) = output.scheduled_new_reqs
+    assert _fields(sent) == [["image_grid_thw"], WHOLE]
+    assert output.scheduled_encoder_inputs == {}  # the same image: its encoder output is at hand
+
+
+# -- the workers' side -----------------------------------------------------------------------------
+
+
+def test_the_v2_runner_stores_items_that_arrive_late() -> None:
+    from vllm.v1.core.sched.output import CachedRequestData
+    from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+
+    features = [_feature(image, *WINDOWS[image], None) for image in IMAGES]
+    cached = CachedRequestData.make_empty()
+    cached.mm_items = {"second": {1: _item()}}
+    zeros = np.zeros(1, dtype=np.int32)
+    runner = SimpleNamespace(
+        encoder_cache=SimpleNamespace(mm_features={"second": features}),
+        req_states=SimpleNamespace(
+            num_computed_tokens_np=zeros,
+            prefill_len=SimpleNamespace(np=zeros),
+            num_computed_prefill_tokens=zeros.copy(),
+        ),
+    )
+    output = SimpleNamespace(
+        scheduled_cached_reqs=cached, new_block_ids_to_zero=None, kv_cache_block_copies=None
+    )
+
+    GPUModelRunner.update_requests(runner, output)  # type: ignore[arg-type]
+
+    assert [None if f.data is None else sorted(f.data) for f in features] == [None, WHOLE, None]
+
+
+def test_the_v1_runner_stores_items_that_arrive_late() -> None:
+    from vllm.v1.core.sched.output import CachedRequestData
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    class BatchReached(Exception):
+        pass
+
+    features = [_feature(image, *WINDOWS[image], None) for image in IMAGES]
+    cached = CachedRequestData.make_empty()
+    cached.req_ids, cached.num_computed_tokens = ["second"], [0]
+    cached.new_block_ids, cached.num_output_tokens = [None], [0]
+    cached.mm_items = {"second": {1: _item()}}
+    output = MagicMock(scheduled_cached_reqs=cached, scheduled_new_reqs=[], finished_req_ids=set())
+    output.num_scheduled_tokens = {"second": 1}
+    runner = MagicMock(requests={"second": SimpleNamespace(mm_features=features)})
+    runner.speculative_config = None
+    runner.input_batch.req_id_to_index.get.side_effect = BatchReached
+
+    with (
+        patch("vllm.v1.worker.gpu_model_runner.get_pp_group"),
+        pytest.raises(BatchReached),
+    ):
+        GPUModelRunner._update_states(runner, output)
+
+    assert [None if f.data is None else sorted(f.data) for f in features] == [None, WHOLE, None]
+
+
+def test_ray_sends_no_items_to_the_later_pipeline_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They get no features, so an item that arrives late would have no place there."""
+    wrapper = _ray_worker_wrapper(monkeypatch)
+    output = SimpleNamespace(
+        scheduled_new_reqs=[SimpleNamespace(mm_features=["image"])],
+        scheduled_cached_reqs=SimpleNamespace(mm_items={"second": {0: "item"}}),
+    )
+    worker = object.__new__(wrapper)
+    worker.worker = MagicMock()
+    monkeypatch.setattr(wrapper, "setup_device_if_necessary", lambda _: None)
+    monkeypatch.setattr(wrapper, "_is_intermediate_tensors", lambda *_: True)
+
+    sent, _, _ = worker.execute_model_ray((output, None))
+
+    assert sent.scheduled_new_reqs[0].mm_features == []
+    assert sent.scheduled_cached_reqs.mm_items == {}
+
+
+def _ray_worker_wrapper(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`RayWorkerWrapper` without ray: the class exists only where ray can be imported."""
+    import vllm.v1.executor.ray_utils as installed
+
+    for name in ("ray", "ray.util", "ray.util.placement_group", "ray._private"):
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    monkeypatch.setitem(sys.modules, "ray._private.state", MagicMock())
+    assert installed.__file__ is not None
+    spec = spec_from_file_location("ray_utils_with_ray", installed.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "get_pp_group", lambda: SimpleNamespace(is_first_rank=True))
+    return module.RayWorkerWrapper
