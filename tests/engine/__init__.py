@@ -1,0 +1,1 @@
+"""The series in real engines and servers on tiny checkpoints."""

@@ -1,0 +1,66 @@
+"""A real engine with LoRA on tower and connector: adapters act, and only on their own items."""
+
+# ruff: noqa: ANN401 (what JSON holds)
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from scripts import worktree
+from scripts.layout import Layout
+from tests.engine.conftest import ROOT
+from tests.support import server
+
+Told = Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What `support.lora_probe` says of the patched tree."""
+    layout = Layout.of(ROOT, os.environ.get("VLLM_DIR"))
+    device = os.environ.get("VLLM_TARGET_DEVICE", "cpu")
+    folder = tmp_path_factory.mktemp("lora")
+    done = subprocess.run(
+        [layout.venv / "bin" / "python", "-P", "-m", "tests.support.lora_probe", folder],
+        env=server.engine_environment() | worktree.environment(layout, layout.clone, device),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    told: Told = json.loads(done.stdout)
+    return told
+
+
+def same(left: Any, right: Any) -> bool:
+    """Token for token, and as probable: what sums in another order differs by rounding."""
+    return bool(left[0] == right[0] and left[1] == pytest.approx(right[1], abs=1e-3))
+
+
+def test_a_zero_adapter_changes_nothing(told: Told) -> None:
+    assert all(map(same, told["zero"], told["None"]))
+
+
+@pytest.mark.parametrize("adapter", ["tower", "connector", "all"])
+def test_an_adapter_of_tower_or_connector_changes_the_answer(told: Told, adapter: str) -> None:
+    assert not any(map(same, told[adapter], told["None"]))
+
+
+def test_two_adapters_in_one_batch_do_not_mix(told: Told) -> None:
+    assert all(map(same, told["tower, all"], [told["tower"][0], told["all"][1]]))
+    assert all(map(same, told["nothing, all"], [told["None"][0], told["all"][1]]))
+
+
+def test_adapters_of_items_of_different_modalities_do_not_mix(told: Told) -> None:
+    plain, adapted = told["clip"]
+    assert not same(plain, adapted)
+    assert all(map(same, told["image with tower, clip with all"], [told["tower"][0], adapted]))
+    assert all(map(same, told["clip with nothing, image with all"], [plain, told["all"][1]]))
