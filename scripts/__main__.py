@@ -4,22 +4,52 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 if sys.version_info < (3, 11):  # noqa: UP036 - this line is what an older Python gets to see
     print("error: Python 3.11 or newer is needed\nhint: make PYTHON=python3.12 …", file=sys.stderr)
     sys.exit(2)
 
-from scripts import bench, build, layout, lint, pin, series, source, stack, suites
-from scripts.errors import CheckFailed, OverlayError
+from scripts import (
+    annotation,
+    baseline,
+    bench,
+    build,
+    carry,
+    dist,
+    doctor,
+    each,
+    fork,
+    hub,
+    layout,
+    lint,
+    machine,
+    pin,
+    pipeline,
+    record,
+    report,
+    roll,
+    series,
+    sessions,
+    shards,
+    source,
+    stack,
+    suites,
+    upstream,
+)
+from scripts import release as releases
+from scripts.errors import CheckFailed, Conflict, OverlayError
 from scripts.layout import Layout
 
 ROOT = Path(__file__).absolute().parent.parent
+_SHOWN = 20  # findings of a suite in the terminal; the report has them all
 
 
 def fetch(args: argparse.Namespace, where: Layout) -> None:
@@ -58,8 +88,11 @@ def apply(args: argparse.Namespace, where: Layout) -> None:
 
 def export(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
+    if args.check and args.dist:
+        raise OverlayError("CHECK=1 writes nothing, DIST wants files", hint="leave one of them out")
     with layout.locked(where, "export"):
         done = stack.export(where, release, check=args.check)
+        written = dist.write(where, release, args.dist) if args.dist else None
     for name in done.written:
         print(f"{'differs' if args.check else 'written'}  {name}")
     for name in done.removed:
@@ -72,6 +105,8 @@ def export(args: argparse.Namespace, where: Layout) -> None:
         )
     unchanged = done.total - len(done.written)
     print(f"{unchanged} of {done.total} patches unchanged")
+    if written:
+        print(f"{len(written[1])} files in {where.shown(written[0])}/")
 
 
 def lint_series(_args: argparse.Namespace, where: Layout) -> None:
@@ -104,6 +139,45 @@ def status(_args: argparse.Namespace, where: Layout) -> None:
         print(f"        {line}")
 
 
+def examine(args: argparse.Namespace, where: Layout) -> None:
+    device = build.device(args.device)
+    native = args.kernels if args.kernels != "auto" else {"cpu": "cpu"}.get(device, "precompiled")
+    found = _findings(where, device, native, run=True)
+    if args.json:
+        print(json.dumps([asdict(one) for one in found], indent=1))
+    for one in [] if args.json else found:
+        print(_shown(one))
+    _refuse(found)
+
+
+def _findings(where: Layout, device: str, kernels: str, *, run: bool) -> list[doctor.Finding]:
+    found = machine.look(where, machine.here())
+    return doctor.examine(found, device=device, kernels=kernels, run=run)
+
+
+def _shown(one: doctor.Finding) -> str:
+    mend = f"\n      {'':<16}{one.mend}" * bool(one.mend)
+    return f"{one.state:<6}{one.point:<16}{one.said}{mend}"
+
+
+def _refuse(found: list[doctor.Finding]) -> None:
+    failed = [one for one in found if one.state == "fail"]
+    if failed:
+        raise OverlayError(
+            f"this machine is not fit: {', '.join(one.point for one in failed)}",
+            hint=failed[0].mend,
+        )
+
+
+def _preflight(where: Layout, plan: build.Plan, *, run: bool) -> None:
+    """Before minutes of work: say what may go wrong, refuse what must."""
+    found = _findings(where, plan.device, plan.kernels, run=run)
+    for one in found:
+        if one.state != "ok":
+            print(_shown(one))
+    _refuse(found)
+
+
 def build_environment(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     plan = build.plan(where, release, args.device, args.kernels)
@@ -111,6 +185,7 @@ def build_environment(args: argparse.Namespace, where: Layout) -> None:
         print(line)
     if args.dry_run:
         return
+    _preflight(where, plan, run=False)
     with layout.locked(where, "build"):
         changed = build.build(where, release, plan, say=_say)
     print("built" if changed else "already built; nothing to do")
@@ -121,27 +196,157 @@ def test(args: argparse.Namespace, where: Layout) -> None:
     device = build.device(args.device)
     plan = build.plan(where, release, args.device, args.kernels)
     listed = args.suites == "list"
-    names = [] if listed or not args.suites else re.split(r"[\s,]+", args.suites)
-    chosen = suites.choose(where, release, device, names)
+    share = shards.asked(args.shard, os.environ)
+    names = [] if listed else _names(args.suites)
+    chosen = suites.choose(where, release, device, names, share)
     for line in suites.shown(chosen):
         print(line)
     if listed:
         return
     with layout.locked(where, "test"):
         if any(suite.needs == "venv" and not suite.why_not for suite in chosen):
+            _preflight(where, plan, run=True)
             build.build(where, release, plan, say=_say)
+            build.require_own_tree(where)
         results = suites.run(where, chosen, device=device, say=_say)
+        page = report.write(where, release, device, chosen, results)
+        _annotate(where, device, chosen, results)
+    _conclude(results)
+    print(f"the whole of it: {where.shown(page)}")
+
+
+def _annotate(
+    where: Layout, device: str, chosen: list[suites.Suite], results: list[suites.Result]
+) -> None:
+    """Leave what failed, for a build's page, in `build/reports/annotation.md`; empty if nothing."""
+    choices = [choice for suite in chosen for choice in suite.choices]
+    title = os.environ.get("BUILDKITE_LABEL") or f"Tests on {device}"
+    said = annotation.write(results, choices, series.load(where.patches), title)
+    (where.reports / "annotation.md").write_text(said, encoding="utf-8")
+
+
+def _names(suites_asked_for: str) -> list[str]:
+    return re.split(r"[\s,]+", suites_asked_for) if suites_asked_for else []
+
+
+def record_baseline(args: argparse.Namespace, where: Layout) -> None:
+    release = pin.read(where.pin_file)
+    device = build.device(args.device)
+    plan = build.plan(where, release, args.device, args.kernels)
+    old = baseline.read(where, hub.tier(device))
+    wanted = suites.wanted(_names(args.suites))
+    chosen = upstream.choose(where, release, device, wanted, old)
+    for line in upstream.shown(chosen, sessions.jobs(device)):
+        print(line)
+    with layout.locked(where, "baseline"):
+        build.build(where, release, plan, say=_say)
+        build.require_own_tree(where)
+        runs = [choice.suite for choice in chosen if not choice.why_not]
+        written = record.record(where, release, device, runs, old, _say)
+    for path in written:
+        print(f"written  {where.shown(path)}")
+
+
+def check(args: argparse.Namespace, where: Layout) -> None:
+    results = suites.run(where, suites.own_checks(where), device="cpu", say=_say)
+    if args.each:
+        release = pin.read(where.pin_file)
+        with layout.locked(where, "check"):
+            plan = build.plan(where, release, "auto", "auto")
+            build.build(where, release, plan, say=_say)
+            results += each.replay(
+                where, release, series.load(where.patches),
+                style=each.style(where), device=plan.device, say=_say,
+            )  # fmt: skip
     _conclude(results)
 
 
-def check(_args: argparse.Namespace, where: Layout) -> None:
-    _conclude(suites.run(where, suites.own_checks(where), device="cpu", say=_say))
+def pick(args: argparse.Namespace, where: Layout) -> None:
+    release = pin.read(where.pin_file)
+    branch = args.branch or fork.default_branch(release)
+    target = fork.Target(args.fork, args.onto, branch, args.patches)
+    with layout.locked(where, "pick"):
+        patches = series.load(where.patches)
+        if not where.clone.exists():
+            source.fetch(where, release, args.source, args.git_url)
+        done = fork.pick(where, release, patches, target, dry_run=args.dry_run)
+    _table(done.rows)
+    conflicts = [row.name for row in done.rows if row.outcome == "conflict"]
+    if conflicts:
+        steps = done.steps or "without DRY_RUN=1, pick stops where you can mend it"
+        raise Conflict(f"conflict in {', '.join(conflicts)}; the fork is as it was", hint=steps)
+    if args.dry_run:
+        return
+    if not done.tip:
+        print(f"nothing to pick: {args.onto} has it all")
+        return
+    said = "picked as" if done.new else "already picked as"
+    print(f"{said} branch {branch} {done.tip[:12]}, on {args.onto} {done.onto[:12]}")
+
+
+def roll_pin(args: argparse.Namespace, where: Layout) -> None:
+    release = pin.read(where.pin_file)
+    tag = releases.named(where, release, args.tag)
+    wish = releases.Wish(tag, args.commit, args.source, args.git_url)
+    with layout.locked(where, "roll"):
+        patches = series.load(where.patches)
+        if not where.clone.exists():
+            source.fetch(where, release, args.source, args.git_url)
+        new = releases.propose(where, release, wish)
+        for line in releases.shown(new):
+            print(line)
+        if not args.dry_run:
+            _confirm(args, new)
+        done = roll.roll(where, release, new, patches, wish, dry_run=args.dry_run, say=_say)
+    for fate in done.fates:
+        print(f"{fate.name}: {fate.verdict}{'' if fate.carried else ', not carried'}")
+        for line in fate.details:
+            print(f"  {line}")
+    for line in done.summary:
+        print(line)
+    stopped = [fate.name for fate in done.fates if fate.stops]
+    if stopped and not done.moved:
+        steps = done.steps or "without DRY_RUN=1, roll stops where you can mend it"
+        raise Conflict(f"conflict in {', '.join(stopped)}; all is as it was", hint=steps)
+    if done.moved:
+        old, clone = release.branch, where.shown(where.clone)
+        print(f"the pin is {new.tag}; next: make apply lint, and the locks in ci/, as they say")
+        print(f"  back: git checkout patches/; git -C {clone} switch {old}")
+    elif not args.dry_run:
+        print(f"nothing is left to carry on {new.tag}; the pin stays {release.tag}")
+
+
+def _confirm(args: argparse.Namespace, new: pin.Pin) -> None:
+    """The new hashes are given, or a person looks at them."""
+    sha256 = new.sdist.sha256
+    if args.sha256 and args.sha256 != sha256:
+        raise OverlayError(
+            f"the index has {new.sdist.file} with sha256 {sha256}, not {args.sha256}",
+            hint="find out where each comes from before you take one",
+        )
+    if args.sha256:
+        return
+    if not sys.stdin.isatty() or input("take this pin? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise OverlayError(
+            f"nobody confirmed the hashes of {new.tag}; nothing was changed",
+            hint=f"compare them, then make roll TAG={new.tag} SHA256={sha256}",
+        )
+
+
+def _table(rows: Sequence[carry.Row]) -> None:
+    width = max((len(row.name) for row in rows), default=0)
+    for row in rows:
+        print(f"{row.name:<{width}}  {row.outcome:<13}  {row.detail}".rstrip())
 
 
 def _conclude(results: list[suites.Result]) -> None:
     print()
     for result in results:
         print(f"{'ok' if result.passed else 'FAILED':<8}{result.name}: {result.summary}")
+        for line in result.findings[:_SHOWN]:
+            print(f"        {line}")
+        if len(result.findings) > _SHOWN:
+            print(f"        … and {len(result.findings) - _SHOWN} more, see the report")
     failed = [result.name for result in results if not result.passed]
     if failed:
         raise CheckFailed(f"failed: {', '.join(failed)}", hint="see the output above")
@@ -157,9 +362,13 @@ def measure(args: argparse.Namespace, where: Layout) -> None:
         print(line)
 
 
+def emit_pipeline(_args: argparse.Namespace, where: Layout) -> None:
+    print(pipeline.generate(where, pipeline.settings(os.environ)), end="")
+
+
 def clean(_args: argparse.Namespace, where: Layout) -> None:
     with layout.locked(where, "clean"):
-        for folder in filter(Path.exists, (where.venv, where.tools, where.reports)):
+        for folder in filter(Path.exists, (where.venv, where.tools, where.style, where.reports)):
             shutil.rmtree(folder)
     print("removed environment, tools and reports; the work clone and the downloads stay")
 
@@ -176,9 +385,14 @@ VERBS: dict[str, tuple[Verb, str]] = {
     "export": (export, "write the commits of the work clone as the series"),
     "lint": (lint_series, "rules over the series"),
     "status": (status, "pin, series, what is applied, drift"),
+    "doctor": (examine, "is this machine fit for the device and kernel mode"),
     "build": (build_environment, "make the environment with kernels for this machine"),
     "test": (test, "run the suites for this machine"),
+    "baseline": (record_baseline, "record what upstream's tests do without the series"),
     "check": (check, "style, types, lint, apply, export --check, tool tests"),
+    "pick": (pick, "put the series on a new branch of a fork"),
+    "roll": (roll_pin, "move the pin to a new release"),
+    "pipeline": (emit_pipeline, "the Buildkite pipeline, for `buildkite-agent pipeline upload`"),
     "clean": (clean, "remove the environment, the tools and the reports"),
     "bench": (measure, "measure base against patched"),
 }
@@ -195,8 +409,35 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return parse
 
 
-def _on(variable: str) -> bool:
-    return os.environ.get(variable, "") not in ("", "0")
+def _switch(value: str) -> bool:
+    return _one_of("0", "1")(value) == "1"
+
+
+_Kind = Callable[[str], object]
+# Option, what it is unless given, its kind, the verbs that take it. Its variable is its name in
+# capitals, so that make and the environment set it, too.
+_OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
+    ("source", "sdist", _one_of("sdist", "git"), "fetch apply pick roll"),
+    ("git-url", "", str, "fetch apply verify pick roll"),
+    ("resolve", "0", _switch, "apply"),
+    ("check", "0", _switch, "export"),
+    ("dist", "", str, "export"),
+    ("device", "auto", str, "doctor build test bench baseline"),
+    ("kernels", "auto", _one_of(*build.MODES), "doctor build test bench baseline"),
+    ("dry-run", "0", _switch, "build pick roll"),
+    ("json", "0", _switch, "doctor"),
+    ("fork", "", str, "pick"),
+    ("onto", "", str, "pick"),
+    ("branch", "", str, "pick"),
+    ("patches", "", str, "pick"),
+    ("tag", "", str, "roll"),
+    ("sha256", "", str, "roll"),
+    ("commit", "", str, "roll"),
+    ("each", "0", _switch, "check"),
+    ("suites", "", str, "test baseline"),
+    ("shard", "", str, "test"),
+    ("rounds", "5", int, "bench"),
+)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -206,25 +447,12 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, (_, text) in VERBS.items():
         verb = verbs.add_parser(name, help=text, description=text)
-        if name in ("fetch", "apply"):
-            kinds = _one_of("sdist", "git")
-            verb.add_argument("--source", type=kinds, default=env("SOURCE") or "sdist")
-        if name in ("fetch", "apply", "verify"):
-            verb.add_argument("--git-url", default=env("GIT_URL", ""))
-        if name == "apply":
-            verb.add_argument("--resolve", action="store_true", default=_on("RESOLVE"))
-        if name == "export":
-            verb.add_argument("--check", action="store_true", default=_on("CHECK"))
-        if name in ("build", "test", "bench"):
-            verb.add_argument("--device", default=env("DEVICE") or "auto")
-            modes = _one_of(*build.MODES)
-            verb.add_argument("--kernels", type=modes, default=env("KERNELS") or "auto")
-        if name == "build":
-            verb.add_argument("--dry-run", action="store_true", default=_on("DRY_RUN"))
-        if name == "test":
-            verb.add_argument("--suites", default=env("SUITES", ""))
-        if name == "bench":
-            verb.add_argument("--rounds", type=int, default=env("ROUNDS") or "5")
+        for option, default, kind, takers in _OPTIONS:
+            if name in takers.split():
+                given = env(option.upper().replace("-", "_")) or default
+                # A switch is on by itself, too; in a variable it is 1 or 0.
+                alone: dict[str, str] = {"nargs": "?", "const": "1"} if kind is _switch else {}
+                verb.add_argument(f"--{option}", type=kind, default=given, **alone)  # type: ignore[arg-type]
     return parser
 
 
@@ -254,6 +482,8 @@ def main() -> int:
     try:
         try:
             VERBS[args.verb][0](args, where)
+        except BrokenPipeError:
+            raise
         except OSError as error:
             raise _told(error, where) from error
     except OverlayError as error:
@@ -262,6 +492,9 @@ def main() -> int:
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -56,6 +56,16 @@ class Layout:
         return self.build / "tools"
 
     @property
+    def style(self) -> Path:
+        """Upstream's own ruff and mypy, see `each`."""
+        return self.build / "style"
+
+    @property
+    def kept(self) -> Path:
+        """What waits for a person after a conflict of `pick` or `roll`."""
+        return self.build / "kept"
+
+    @property
     def venv(self) -> Path:
         return self.build / "venv"
 
