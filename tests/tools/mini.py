@@ -144,7 +144,10 @@ FILES: dict[str, bytes] = {
     "CMakeLists.txt": b"project(mini)\n",
     "csrc/k.cu": b"__global__ void k() {}\n",
     "docs/index.md": b"# mini\n",
-    "pyproject.toml": b"[project]\nname = 'vllm'\n[tool.pytest.ini_options]\nmarkers = ['slow']\n",
+    "pyproject.toml": (
+        b"[project]\nname = 'vllm'\n[tool.pytest.ini_options]\nmarkers = ['slow']\n"
+        b"[tool.ruff.lint]\nselect = ['F']\n"
+    ),
     "setup.py": b"from setuptools import setup\n\nsetup()\n",
     "tests/kept.so": b"tracked, though .gitignore names it\n",
     "tests/test_\u00fcml\u00e4ut.py": "# gr\u00fc\u00dfe\nx = 1\n".encode(),
