@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from scripts import (
     layout,
     lint,
     machine,
+    options,
     pin,
     pipeline,
     record,
@@ -141,13 +142,11 @@ def status(_args: argparse.Namespace, where: Layout) -> None:
 
 def examine(args: argparse.Namespace, where: Layout) -> None:
     device = build.device(args.device)
-    native = args.kernels if args.kernels != "auto" else {"cpu": "cpu"}.get(device, "precompiled")
+    native = build.prebuilt(device) if args.kernels == "auto" else args.kernels
     found = _findings(where, device, native, run=True)
-    if args.json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
-    for one in [] if args.json else found:
-        print(_shown(one))
-    _refuse(found)
+    as_json = json.dumps([asdict(one) for one in found], indent=1)
+    print(as_json if args.json else "\n".join(one.shown for one in found))
+    doctor.refuse(found)
 
 
 def _findings(where: Layout, device: str, kernels: str, *, run: bool) -> list[doctor.Finding]:
@@ -155,27 +154,13 @@ def _findings(where: Layout, device: str, kernels: str, *, run: bool) -> list[do
     return doctor.examine(found, device=device, kernels=kernels, run=run)
 
 
-def _shown(one: doctor.Finding) -> str:
-    mend = f"\n      {'':<16}{one.mend}" * bool(one.mend)
-    return f"{one.state:<6}{one.point:<16}{one.said}{mend}"
-
-
-def _refuse(found: list[doctor.Finding]) -> None:
-    failed = [one for one in found if one.state == "fail"]
-    if failed:
-        raise OverlayError(
-            f"this machine is not fit: {', '.join(one.point for one in failed)}",
-            hint=failed[0].mend,
-        )
-
-
 def _preflight(where: Layout, plan: build.Plan, *, run: bool) -> None:
     """Before minutes of work: say what may go wrong, refuse what must."""
     found = _findings(where, plan.device, plan.kernels, run=run)
     for one in found:
         if one.state != "ok":
-            print(_shown(one))
-    _refuse(found)
+            print(one.shown)
+    doctor.refuse(found)
 
 
 def build_environment(args: argparse.Namespace, where: Layout) -> None:
@@ -210,19 +195,9 @@ def test(args: argparse.Namespace, where: Layout) -> None:
             build.require_own_tree(where)
         results = suites.run(where, chosen, device=device, say=_say)
         page = report.write(where, release, device, chosen, results)
-        _annotate(where, device, chosen, results)
+        annotation.leave(where, device, chosen, results)
     _conclude(results)
     print(f"the whole of it: {where.shown(page)}")
-
-
-def _annotate(
-    where: Layout, device: str, chosen: list[suites.Suite], results: list[suites.Result]
-) -> None:
-    """Leave what failed, for a build's page, in `build/reports/annotation.md`; empty if nothing."""
-    choices = [choice for suite in chosen for choice in suite.choices]
-    title = os.environ.get("BUILDKITE_LABEL") or f"Tests on {device}"
-    said = annotation.write(results, choices, series.load(where.patches), title)
-    (where.reports / "annotation.md").write_text(said, encoding="utf-8")
 
 
 def _names(suites_asked_for: str) -> list[str]:
@@ -270,7 +245,8 @@ def pick(args: argparse.Namespace, where: Layout) -> None:
         if not where.clone.exists():
             source.fetch(where, release, args.source, args.git_url)
         done = fork.pick(where, release, patches, target, dry_run=args.dry_run)
-    _table(done.rows)
+    for line in carry.shown(done.rows):
+        print(line)
     conflicts = [row.name for row in done.rows if row.outcome == "conflict"]
     if conflicts:
         steps = done.steps or "without DRY_RUN=1, pick stops where you can mend it"
@@ -298,11 +274,7 @@ def roll_pin(args: argparse.Namespace, where: Layout) -> None:
         if not args.dry_run:
             _confirm(args, new)
         done = roll.roll(where, release, new, patches, wish, dry_run=args.dry_run, say=_say)
-    for fate in done.fates:
-        print(f"{fate.name}: {fate.verdict}{'' if fate.carried else ', not carried'}")
-        for line in fate.details:
-            print(f"  {line}")
-    for line in done.summary:
+    for line in roll.shown(done):
         print(line)
     stopped = [fate.name for fate in done.fates if fate.stops]
     if stopped and not done.moved:
@@ -331,12 +303,6 @@ def _confirm(args: argparse.Namespace, new: pin.Pin) -> None:
             f"nobody confirmed the hashes of {new.tag}; nothing was changed",
             hint=f"compare them, then make roll TAG={new.tag} SHA256={sha256}",
         )
-
-
-def _table(rows: Sequence[carry.Row]) -> None:
-    width = max((len(row.name) for row in rows), default=0)
-    for row in rows:
-        print(f"{row.name:<{width}}  {row.outcome:<13}  {row.detail}".rstrip())
 
 
 def _conclude(results: list[suites.Result]) -> None:
@@ -398,64 +364,6 @@ VERBS: dict[str, tuple[Verb, str]] = {
 }
 
 
-def _one_of(*names: str) -> Callable[[str], str]:
-    """An argument's type. `choices` would let a wrong value of the environment pass."""
-
-    def parse(value: str) -> str:
-        if value not in names:
-            raise argparse.ArgumentTypeError(f"{value!r} is none of {', '.join(names)}")
-        return value
-
-    return parse
-
-
-def _switch(value: str) -> bool:
-    return _one_of("0", "1")(value) == "1"
-
-
-_Kind = Callable[[str], object]
-# Option, what it is unless given, its kind, the verbs that take it. Its variable is its name in
-# capitals, so that make and the environment set it, too.
-_OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
-    ("source", "sdist", _one_of("sdist", "git"), "fetch apply pick roll"),
-    ("git-url", "", str, "fetch apply verify pick roll"),
-    ("resolve", "0", _switch, "apply"),
-    ("check", "0", _switch, "export"),
-    ("dist", "", str, "export"),
-    ("device", "auto", str, "doctor build test bench baseline"),
-    ("kernels", "auto", _one_of(*build.MODES), "doctor build test bench baseline"),
-    ("dry-run", "0", _switch, "build pick roll"),
-    ("json", "0", _switch, "doctor"),
-    ("fork", "", str, "pick"),
-    ("onto", "", str, "pick"),
-    ("branch", "", str, "pick"),
-    ("patches", "", str, "pick"),
-    ("tag", "", str, "roll"),
-    ("sha256", "", str, "roll"),
-    ("commit", "", str, "roll"),
-    ("each", "0", _switch, "check"),
-    ("suites", "", str, "test baseline"),
-    ("shard", "", str, "test"),
-    ("rounds", "5", int, "bench"),
-)
-
-
-def _parser() -> argparse.ArgumentParser:
-    env = os.environ.get
-    parser = argparse.ArgumentParser(prog="python3 -m scripts", description=__doc__)
-    parser.add_argument("--vllm-dir", default=env("VLLM_DIR"), help="a checkout of yours to use")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for name, (_, text) in VERBS.items():
-        verb = verbs.add_parser(name, help=text, description=text)
-        for option, default, kind, takers in _OPTIONS:
-            if name in takers.split():
-                given = env(option.upper().replace("-", "_")) or default
-                # A switch is on by itself, too; in a variable it is 1 or 0.
-                alone: dict[str, str] = {"nargs": "?", "const": "1"} if kind is _switch else {}
-                verb.add_argument(f"--{option}", type=kind, default=given, **alone)  # type: ignore[arg-type]
-    return parser
-
-
 def _told(error: OSError, where: Layout) -> OverlayError:
     """What the system refuses, in terms of what a person can do about it."""
     place = error.filename or where.shown(where.build)
@@ -477,7 +385,7 @@ def _without_secrets(message: str) -> str:
 def main() -> int:
     for stream in (sys.stdout, sys.stderr):  # a file name may be no text, a terminal no Unicode
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    args = _parser().parse_args()
+    args = options.parser({name: text for name, (_, text) in VERBS.items()}, __doc__).parse_args()
     where = Layout.of(ROOT, args.vllm_dir)
     try:
         try:

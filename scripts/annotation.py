@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 
+from scripts import series
+from scripts.layout import Layout
 from scripts.series import Patch
-from scripts.suites import Result
+from scripts.suites import Result, Suite
 from scripts.upstream import Choice
 
 _SHOWN = 50  # findings of a suite; the report has them all
+
+
+def leave(layout: Layout, device: str, chosen: Iterable[Suite], results: Iterable[Result]) -> None:
+    """Write `build/reports/annotation.md`; empty where everything passed."""
+    choices = [choice for suite in chosen for choice in suite.choices]
+    title = os.environ.get("BUILDKITE_LABEL") or f"Tests on {device}"
+    said = write(results, choices, series.load(layout.patches), title)
+    (layout.reports / "annotation.md").write_text(said, encoding="utf-8")
 
 
 def write(

@@ -114,6 +114,11 @@ def plan(layout: Layout, pin: Pin, asked_device: str, asked_kernels: str) -> Pla
     return Plan(chosen, mode, why, wheel, env, compile_env, inputs)
 
 
+def prebuilt(device: str) -> str:
+    """The kernel mode that compiles nothing."""
+    return "precompiled" if device == "cuda" else "cpu"
+
+
 def _kernels(device: str, asked: str, native: list[str]) -> tuple[str, str]:
     if asked == "source":
         return "source", "as asked"
@@ -125,7 +130,7 @@ def _kernels(device: str, asked: str, native: list[str]) -> tuple[str, str]:
             hint="make build KERNELS=source",
         )
     if asked == "auto":
-        return ("precompiled" if device == "cuda" else "cpu"), "the series is Python only"
+        return prebuilt(device), "the series is Python only"
     if (asked == "cpu") != (device == "cpu"):
         raise OverlayError(
             f"KERNELS={asked} does not fit device {device}",

@@ -56,6 +56,13 @@ class Row:
     paths: tuple[str, ...] = ()
 
 
+def shown(rows: Iterable[Row]) -> list[str]:
+    """A table, a line a patch."""
+    table = list(rows)
+    width = max((len(row.name) for row in table), default=0)
+    return [f"{r.name:<{width}}  {r.outcome:<13}  {r.detail}".rstrip() for r in table]
+
+
 def prepare(git: Git, *lenders: Git) -> None:
     """Let the fresh repository `git` read the objects of others, and bend no byte of a file."""
     objects = [lender.out("rev-parse", "--path-format=absolute", "--git-path", "objects")

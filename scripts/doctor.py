@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from scripts.errors import OverlayError
 from scripts.machine import Gpu, Machine
 
 State = Literal["ok", "warn", "fail"]
@@ -31,6 +32,12 @@ class Finding:
     said: str
     mend: str = ""
 
+    @property
+    def shown(self) -> str:
+        """A line for a person, and one for the mend."""
+        mend = f"\n      {'':<16}{self.mend}" * bool(self.mend)
+        return f"{self.state:<6}{self.point:<16}{self.said}{mend}"
+
 
 def examine(machine: Machine, *, device: str, kernels: str, run: bool) -> list[Finding]:
     """Every point for `device` and `kernels`; a GPU must be there only to `run` tests on it."""
@@ -46,6 +53,16 @@ def examine(machine: Machine, *, device: str, kernels: str, run: bool) -> list[F
     if kernels == "source":
         found.append(_nvcc(machine) if device == "cuda" else Finding("nvcc", "ok", "not needed"))
     return sorted(found, key=lambda one: one.point)
+
+
+def refuse(found: list[Finding]) -> None:
+    """Raise `OverlayError` where a point failed."""
+    failed = [one for one in found if one.state == "fail"]
+    if failed:
+        raise OverlayError(
+            f"this machine is not fit: {', '.join(one.point for one in failed)}",
+            hint=failed[0].mend,
+        )
 
 
 def _version(text: str) -> tuple[int, ...]:

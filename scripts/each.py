@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from scripts import series, source, stack, suites, tools
+from scripts import series, stack, suites, tools, worktree
 from scripts.errors import OverlayError
 from scripts.git import Git
 from scripts.layout import Layout
@@ -43,10 +42,7 @@ def replay(
             say(f"\n== {patch.name[:4]}-alone")
             stands_on = tuple(p for p in patches if p.name in needs[patch.name])
             results.append(_alone(layout, tree, base, (*stands_on, patch)))
-        for path in git.lines("ls-files", "--others", "--ignored", "--exclude-standard", "*.so"):
-            (tree.root / path).symlink_to(layout.clone / path)
-        if (layout.clone / source.VERSION_FILE).is_file():
-            shutil.copy(layout.clone / source.VERSION_FILE, tree.root / source.VERSION_FILE)
+        worktree.link(layout, tree.root)
         for patch, commit in zip(patches, commits, strict=True):
             tree.raw("checkout", "--quiet", "--detach", commit)
             checks = _checks(layout, tree, style, patch)
@@ -87,8 +83,7 @@ def _checks(layout: Layout, tree: Git, style: Path, patch: Patch) -> list[Suite]
             types = ["env", bin_first, str(style / "python"), mypy, _MYPY_PYTHON, *python]
             add("mypy", types, tree.root)
     tests = [path for path in patch.values("Regression-Test") if (layout.root / path).is_file()]
-    # Ours first: a tree of vLLM has `tests` as well. Both go before the installed tree.
-    paths = f"PYTHONPATH={layout.root}{os.pathsep}{tree.root}"
+    paths = f"PYTHONPATH={worktree.python_path(layout, tree.root)}"
     add("regression", ("env", paths, venv, "-m", "pytest", "-q", *tests), layout.root)
     return checks
 

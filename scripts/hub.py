@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from functools import cache
 from urllib.parse import urlsplit
 
 from scripts.errors import OverlayError
@@ -17,6 +18,11 @@ def in_reach() -> bool:
     if asked is not None:
         return asked.upper() not in ("1", "ON", "YES", "TRUE")
     host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname or ""
+    return _answers(host)
+
+
+@cache
+def _answers(host: str) -> bool:
     try:
         socket.create_connection((host, 443), timeout=3).close()
     except OSError:

@@ -35,7 +35,7 @@ class Probe:
     free: Callable[[Path], int]
     """Bytes free on the file system of a path, which need not exist yet."""
     memory: Callable[[], int]
-    """Bytes of memory in this machine, or what its control group allows."""
+    """Bytes, as `memory` counts them."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Machine:
 
 def here() -> Probe:
     """The probe of the machine that this runs on."""
-    return Probe(_run, os.environ, _free, _memory)
+    return Probe(_run, os.environ, _free, memory)
 
 
 def look(layout: Layout, probe: Probe) -> Machine:
@@ -155,7 +155,8 @@ def _free(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
-def _memory() -> int:
+def memory() -> int:
+    """Bytes of memory in this machine, or what its control group allows."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     allowed = limit.read_text().strip() if limit.is_file() else "max"

@@ -51,6 +51,15 @@ class Rolled:
     steps: str = ""
 
 
+def shown(done: Rolled) -> list[str]:
+    """What became of each patch, and the summary of the range-diff."""
+    lines = []
+    for fate in done.fates:
+        lines.append(f"{fate.name}: {fate.verdict}{'' if fate.carried else ', not carried'}")
+        lines += [f"  {detail}" for detail in fate.details]
+    return [*lines, *done.summary]
+
+
 def roll(
     layout: Layout,
     pin: Pin,

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import build, hub
+from scripts import build, hub, machine
 from scripts.areas import Suite
 from scripts.layout import Layout
 from scripts.outcomes import Outcome, read_log
@@ -63,8 +63,8 @@ class Ended:
 
 def jobs(device: str) -> int:
     """How many sessions at once: one on a GPU, else as cores and memory allow, four at most."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 1 if device != "cpu" else max(1, min(os.cpu_count() or 1, memory // _MEMORY, 4))
+    fit = machine.memory() // _MEMORY
+    return 1 if device != "cpu" else max(1, min(os.cpu_count() or 1, fit, 4))
 
 
 def run(

@@ -107,7 +107,10 @@ def _pytest(layout: Layout, *args: str) -> tuple[str, ...]:
 
 
 def _regression(layout: Layout) -> Suite:
-    command = _pytest(layout, "-n", "2", "--dist", "worksteal", "tests/regression")
+    # Two processes with a thread a core each would wait for one another.
+    threads = f"OMP_NUM_THREADS={max(1, (os.cpu_count() or 1) // 2)}"
+    pytest = _pytest(layout, "-n", "2", "--dist", "worksteal", "tests/regression")
+    command = ("env", threads, *pytest)
     return Suite("regression", "each patch does what it claims", "venv", command, layout.root)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support import checkpoints, renderers
+from tests.support import checkpoints, models, renderers
 
 if TYPE_CHECKING:
     from vllm.renderers.base import BaseRenderer
@@ -20,11 +20,9 @@ MakeRenderer = Callable[..., "BaseRenderer[Any]"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _inspect_models_in_this_process() -> None:
-    """vLLM inspects a model class in a child that imports it all anew: 10 s for each family."""
-    from vllm.model_executor.models import registry
-
-    registry._run_in_subprocess = lambda inspect: inspect()
+def _inspect_models_in_this_process() -> Iterator[None]:
+    with models.inspected_in_this_process():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -356,14 +356,19 @@ def test_a_request_that_resumes_on_its_prefix_gets_nothing_again(
     assert _received(output).get(0) in (None, ["image_grid_thw"])
 
 
+def _fail_to_load(scheduler: Scheduler, request: Request) -> None:
+    """As if the connector reported the first block invalid; no encoder output is at hand."""
+    scheduler.reset_encoder_cache()
+    (blocks,) = scheduler.kv_cache_manager.get_block_ids(request.request_id)
+    scheduler._update_requests_with_invalid_blocks([request], {blocks[0]}, {})
+
+
 def test_a_failed_load_of_the_prefix_brings_the_tensors(
     running: tuple[Scheduler, Request],
 ) -> None:
     """The connector reports a block invalid: the request runs on, with fewer computed tokens."""
     scheduler, request = running
-    scheduler.reset_encoder_cache()
-    (blocks,) = scheduler.kv_cache_manager.get_block_ids("second")
-    scheduler._update_requests_with_invalid_blocks([request], {blocks[0]}, {})
+    _fail_to_load(scheduler, request)
     assert request.num_computed_tokens == 0
 
     output = scheduler.schedule()
@@ -376,9 +381,7 @@ def test_a_failed_load_of_the_prefix_brings_the_tensors(
 def test_tensors_are_sent_once(running: tuple[Scheduler, Request]) -> None:
     scheduler, request = running
     for expected in ({0: WHOLE}, {}):
-        scheduler.reset_encoder_cache()
-        (blocks,) = scheduler.kv_cache_manager.get_block_ids("second")
-        scheduler._update_requests_with_invalid_blocks([request], {blocks[0]}, {})
+        _fail_to_load(scheduler, request)
         output = scheduler.schedule()
         assert _received(output) == expected
         _answer(scheduler, output)
@@ -388,9 +391,7 @@ def test_a_log_line_names_the_items_not_their_tensors(
     running: tuple[Scheduler, Request],
 ) -> None:
     scheduler, request = running
-    scheduler.reset_encoder_cache()
-    (blocks,) = scheduler.kv_cache_manager.get_block_ids("second")
-    scheduler._update_requests_with_invalid_blocks([request], {blocks[0]}, {})
+    _fail_to_load(scheduler, request)
 
     assert "mm_items={'second': [0]}" in repr(scheduler.schedule().scheduled_cached_reqs)
 

@@ -39,7 +39,12 @@ def clip(number: int, frames: int = 4, width: int = 128, height: int = 96) -> An
     import numpy as np
 
     shown = np.stack([_pixels(number + i, width, height) for i in range(frames)])
-    return shown, {
+    return shown, metadata(frames)
+
+
+def metadata(frames: int) -> dict[str, Any]:
+    """What a decoder says of so many frames at 2 a second."""
+    return {
         "fps": float(_FPS),
         "duration": frames / _FPS,
         "total_num_frames": frames,

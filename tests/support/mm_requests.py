@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from tests.support import media
+
 if TYPE_CHECKING:
     from vllm.renderers.base import BaseRenderer
 
@@ -36,15 +38,7 @@ def video(frames: int, width: int, height: int) -> Any:
     """Frames of shape (frames, height, width, 3) at 2 fps, and their metadata."""
     import numpy as np
 
-    metadata = {
-        "fps": 2.0,
-        "duration": frames / 2,
-        "total_num_frames": frames,
-        "frames_indices": list(range(frames)),
-        "video_backend": "opencv",
-        "do_sample_frames": False,
-    }
-    return np.full((frames, height, width, 3), 127, dtype=np.uint8), metadata
+    return np.full((frames, height, width, 3), 127, dtype=np.uint8), media.metadata(frames)
 
 
 def budgets(renderer: BaseRenderer[Any], **counts: int) -> dict[str, int]:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from tests.support import media
+
 if TYPE_CHECKING:
     import torch
     from vllm.config import VllmConfig
@@ -46,7 +48,7 @@ def make_config(checkpoint: Path, **model_options: Any) -> VllmConfig:
     from vllm.config import CacheConfig, DeviceConfig, LoadConfig, ModelConfig, VllmConfig
 
     options = {"max_model_len": MAX_MODEL_LEN, "dtype": "float32", "enforce_eager": True}
-    with _asked_in_this_process():
+    with inspected_in_this_process():
         model_config = ModelConfig(model=str(checkpoint), **{**options, **model_options})
     return VllmConfig(
         model_config=model_config,
@@ -57,7 +59,7 @@ def make_config(checkpoint: Path, **model_options: Any) -> VllmConfig:
 
 
 @contextmanager
-def _asked_in_this_process() -> Iterator[None]:
+def inspected_in_this_process() -> Iterator[None]:
     """What a model class supports; vLLM would start a process for each, which takes 15 s."""
     from vllm.model_executor.models.registry import _LazyRegisteredModel, _ModelInfo
 
@@ -231,15 +233,7 @@ def video(frames: int, width: int, height: int, seed: int = 0) -> Any:
     import numpy as np
 
     pixels = np.random.default_rng(seed).integers(0, 256, (frames, height, width, 3), np.uint8)
-    metadata = {
-        "fps": 2.0,
-        "duration": frames / 2,
-        "total_num_frames": frames,
-        "frames_indices": list(range(frames)),
-        "video_backend": "opencv",
-        "do_sample_frames": False,
-    }
-    return pixels, metadata
+    return pixels, media.metadata(frames)
 
 
 def audio(seconds: float, rate: int = 16000, seed: int = 0) -> Any:

@@ -11,17 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.placement.fields import fields_of_source
+
 WAITING_METHODS = frozenset({"item", "tolist", "cpu", "nonzero", "numpy"})
 WAITING_CALLS = frozenset({"int", "float", "bool", "range"})
-
-
-@dataclass(frozen=True)
-class Field:
-    """One entry of a field configuration."""
-
-    name: str
-    keep_on_cpu: bool
-    line: int
 
 
 @dataclass(frozen=True)
@@ -46,55 +39,21 @@ def field_modules(root: Path) -> dict[str, Path]:
     return found
 
 
-def fields(tree: ast.AST) -> list[Field]:
-    """Every `name=MultiModalFieldConfig.kind(…)`, `"name": …` or `x["name"] = …` of a module."""
-    found = []
-    for node in ast.walk(tree):
-        pairs: list[tuple[str | None, ast.expr]] = []
-        if isinstance(node, ast.keyword):
-            pairs = [(node.arg, node.value)]
-        elif isinstance(node, ast.Dict):
-            pairs = [(_text(k), v) for k, v in zip(node.keys, node.values, strict=True)]
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            pairs = [(_text(node.targets[0].slice), node.value)]
-        for name, value in pairs:
-            if name is not None and _is_field(value):
-                assert isinstance(value, ast.Call)
-                found.append(Field(name, _flag(value), value.lineno))
-    return sorted(set(found), key=lambda f: (f.line, f.name))
-
-
 def _text(node: ast.AST | None) -> str | None:
     value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) else None
 
 
-def _is_field(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == "MultiModalFieldConfig"
-    )
-
-
-def _flag(call: ast.Call) -> bool:
-    for keyword in call.keywords:
-        if keyword.arg == "keep_on_cpu":
-            return not isinstance(keyword.value, ast.Constant) or bool(keyword.value.value)
-    return False
-
-
 def suspects(path: Path, root: Path) -> list[Suspect]:
     """What the module at `path` does with its fields that a run would report; sorted by line."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    flags = {f.name: f.keep_on_cpu for f in fields(tree)}
+    source, file = path.read_text(encoding="utf-8"), str(path.relative_to(root))
+    flags = {f.name: f.on_cpu for f in sorted(fields_of_source(source, file))}
     found: set[Suspect] = set()
-    for owner in ast.walk(tree):
+    for owner in ast.walk(ast.parse(source)):
         if isinstance(owner, ast.ClassDef) and not _prepares(owner.name):
             for function in owner.body:
                 if isinstance(function, ast.FunctionDef):
-                    reader = _Reader(flags, str(path.relative_to(root)))
+                    reader = _Reader(flags, file)
                     reader.read(function)
                     found |= set(reader.found)
     return sorted(found, key=lambda s: (int(s.line.rsplit(":", 1)[1]), s.field, s.what))

@@ -112,7 +112,7 @@ def test_roll_onto_the_next_release(applied: Product, index: Index, tmp_path: Pa
 @pytest.mark.parametrize("variable", re.findall(r"`([A-Z_]+)(?:=\d)?`", README))
 def test_every_setting_that_the_readme_names_is_one(variable: str) -> None:
     makefile = (REPO / "Makefile").read_text()
-    source = (REPO / "scripts/__main__.py").read_text()
+    source = (REPO / "scripts/options.py").read_text()
     option = f'"{variable.lower().replace("_", "-")}"'
     others = ("VLLM_DIR", "PYTHON", "HF_HUB_OFFLINE")
     assert option in source or variable in others

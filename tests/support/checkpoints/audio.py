@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.support.checkpoints.base import Checkpoint, Ids, Json, text, tower
+from tests.support.checkpoints.base import (
+    MEL,
+    Checkpoint,
+    Ids,
+    Json,
+    audio_encoder,
+    text,
+    tower,
+)
 
 
 def _qwen2_audio(ids: Ids) -> Json:
@@ -12,14 +20,7 @@ def _qwen2_audio(ids: Ids) -> Json:
         "architectures": ["Qwen2AudioForConditionalGeneration"],
         "model_type": "qwen2_audio",
         "text_config": text("qwen2", "Qwen2ForCausalLM"),
-        "audio_config": {
-            "model_type": "qwen2_audio_encoder",
-            "d_model": 64,
-            "encoder_layers": 2,
-            "encoder_attention_heads": 4,
-            "encoder_ffn_dim": 128,
-            "num_mel_bins": 128,
-        },
+        "audio_config": audio_encoder("qwen2_audio_encoder"),
         "audio_token_index": ids["<|AUDIO|>"],
     }
 
@@ -70,15 +71,7 @@ def _granite_speech(ids: Ids) -> Json:
     }
 
 
-_MEL: Json = {
-    "feature_extractor_type": "WhisperFeatureExtractor",
-    "feature_size": 128,
-    "sampling_rate": 16000,
-    "hop_length": 160,
-    "chunk_length": 30,
-    "n_fft": 400,
-    "return_attention_mask": True,
-}
+_MEL: Json = {**MEL, "chunk_length": 30, "return_attention_mask": True}
 
 
 CHECKPOINTS: Mapping[str, Checkpoint] = {

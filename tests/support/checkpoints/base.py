@@ -21,6 +21,13 @@ MEAN_STD: Json = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
 MROPE: Json = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [8, 4, 4]}
 NESTED_TOWER = {"vision_tower.": "vision_tower.vision_model."}
 """`hub_names` of the towers that transformers has flattened since."""
+MEL: Json = {
+    "feature_extractor_type": "WhisperFeatureExtractor",
+    "feature_size": 128,
+    "sampling_rate": 16000,
+    "hop_length": 160,
+    "n_fft": 400,
+}
 MAX_POSITIONS = 524288
 """`max_position_embeddings` of every checkpoint, in tokens."""
 
@@ -70,5 +77,17 @@ def tower(model_type: str, **more: object) -> Json:
         "intermediate_size": 128,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
+        **more,
+    }
+
+
+def audio_encoder(model_type: str, **more: object) -> Json:
+    return {
+        "model_type": model_type,
+        "d_model": 64,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 128,
+        "num_mel_bins": 128,
         **more,
     }

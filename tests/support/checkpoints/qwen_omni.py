@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.support.checkpoints.base import MEAN_STD, MROPE, Checkpoint, Ids, Json, text
+from tests.support.checkpoints.base import (
+    MEAN_STD,
+    MEL,
+    MROPE,
+    Checkpoint,
+    Ids,
+    Json,
+    audio_encoder,
+    text,
+)
 
 _TOKENS = {
     "image_token": "<|IMAGE|>",
@@ -20,18 +29,6 @@ _PLACEHOLDERS = {
     "video": "<|vision_bos|><|VIDEO|><|vision_eos|>",
     "audio": "<|audio_bos|><|AUDIO|><|audio_eos|>",
 }
-
-
-def _audio(model_type: str) -> Json:
-    return {
-        "model_type": model_type,
-        "d_model": 64,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 128,
-        "num_mel_bins": 128,
-        "output_dim": 64,
-    }
 
 
 def _vision(model_type: str, patch: int) -> Json:
@@ -54,7 +51,7 @@ def _thinker(ids: Ids, kind: str, architecture: str, patch: int, text_config: Js
         "architectures": [architecture],
         "text_config": text_config,
         "vision_config": _vision(f"{kind}_vision_encoder", patch),
-        "audio_config": _audio(f"{kind}_audio_encoder"),
+        "audio_config": audio_encoder(f"{kind}_audio_encoder", output_dim=64),
         **{
             f"{name}_{suffix}": ids[token]
             for name in ("image", "video", "audio")
@@ -111,16 +108,12 @@ def _files(processor: str, patch: int) -> dict[str, Json]:
         "preprocessor_config.json": {
             "processor_class": processor,
             "image_processor_type": "Qwen2VLImageProcessor",
-            "feature_extractor_type": "WhisperFeatureExtractor",
             "size": {"shortest_edge": 3136, "longest_edge": 12845056},
             "patch_size": patch,
             "merge_size": 2,
             "temporal_patch_size": 2,
-            "feature_size": 128,
-            "sampling_rate": 16000,
-            "hop_length": 160,
+            **MEL,
             "chunk_length": 30,
-            "n_fft": 400,
             "return_attention_mask": True,
             **MEAN_STD,
         },

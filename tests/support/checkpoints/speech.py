@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.support.checkpoints.base import MROPE, Checkpoint, Ids, Json, text
-
-_MEL: Json = {
-    "feature_extractor_type": "WhisperFeatureExtractor",
-    "feature_size": 128,
-    "sampling_rate": 16000,
-    "hop_length": 160,
-    "n_fft": 400,
-}
-
-
-def _encoder(model_type: str, **more: object) -> Json:
-    return {
-        "model_type": model_type,
-        "d_model": 64,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 128,
-        "num_mel_bins": 128,
-        **more,
-    }
+from tests.support.checkpoints.base import (
+    MEL,
+    MROPE,
+    Checkpoint,
+    Ids,
+    Json,
+    audio_encoder,
+    text,
+)
 
 
 def _whisper(_ids: Ids) -> Json:
     return {
         "architectures": ["WhisperForConditionalGeneration"],
-        **_encoder("whisper"),
+        **audio_encoder("whisper"),
         "decoder_layers": 2,
         "decoder_attention_heads": 2,
         "decoder_ffn_dim": 128,
@@ -47,7 +35,7 @@ def _ultravox(ids: Ids) -> Json:
     return {
         "architectures": ["UltravoxModel"],
         "model_type": "ultravox",
-        "audio_config": _encoder("whisper"),
+        "audio_config": audio_encoder("whisper"),
         "text_config": text("llama", "LlamaForCausalLM"),
         "audio_token_index": ids["<|audio|>"],
         "hidden_size": 64,
@@ -61,7 +49,7 @@ def _qwen3_asr(ids: Ids) -> Json:
         "architectures": ["Qwen3ASRForConditionalGeneration"],
         "model_type": "qwen3_asr",
         "thinker_config": {
-            "audio_config": _encoder(
+            "audio_config": audio_encoder(
                 "qwen3_asr_audio_encoder",
                 n_window=50,
                 n_window_infer=800,
@@ -91,7 +79,7 @@ CHECKPOINTS: Mapping[str, Checkpoint] = {
             "preprocessor_config.json": {
                 "processor_class": "Qwen3ASRProcessor",
                 "return_attention_mask": True,
-                **_MEL,
+                **MEL,
             },
         },
         placeholders={"audio": "<|audio_bos|><|audio_pad|><|audio_eos|>"},
@@ -108,7 +96,7 @@ CHECKPOINTS: Mapping[str, Checkpoint] = {
             "preprocessor_config.json": {
                 "processor_class": "WhisperProcessor",
                 "chunk_length": 30,
-                **_MEL,
+                **MEL,
             },
         },
     ),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from tests.support.checkpoints.base import MEAN_STD, Checkpoint, text
+from tests.support.checkpoints.base import MEAN_STD, Checkpoint, Json, text
 from tests.support.hub.family import QWEN_VISION, family, image
 
 _QWEN_IDS = {
@@ -68,17 +69,43 @@ def _glm(architecture: str, model_type: str, generation: str) -> Checkpoint:
     )
 
 
-_PIXTRAL = {
-    "patch_size": 14,
-    "image_token": "[IMG]",
-    "image_break_token": "[IMG_BREAK]",
-    "image_end_token": "[IMG_END]",
-    "processor_class": "PixtralProcessor",
-}
-
 _PIXTRAL_TOKENS = ("[IMG]", "[IMG_BREAK]", "[IMG_END]")
 
-_PIXTRAL_VISION = {"model_type": "pixtral", "image_size": 1024, "patch_size": 14}
+
+def _pixtral(
+    architecture: str,
+    model_type: str,
+    text_config: Json,
+    *,
+    longest_edge: int,
+    patch_size: int = 14,
+    processor: Mapping[str, object],
+    **config: Any,  # noqa: ANN401 (of the model)
+) -> Checkpoint:
+    """A model with Pixtral's tower; sizes are in pixels, `processor` is beside what all have."""
+    return family(
+        architecture,
+        model_type,
+        {
+            "patch_size": patch_size,
+            "image_token": "[IMG]",
+            "image_break_token": "[IMG_BREAK]",
+            "image_end_token": "[IMG_END]",
+            "processor_class": "PixtralProcessor",
+            **processor,
+        },
+        tokens=_PIXTRAL_TOKENS,
+        ids={"image_token_index": "[IMG]"},
+        image=image(
+            "PixtralImageProcessor",
+            size={"longest_edge": longest_edge},
+            patch_size={"height": patch_size, "width": patch_size},
+        ),
+        vision_config={"model_type": "pixtral", "image_size": 1024, "patch_size": patch_size},
+        text_config=text_config,
+        **config,
+    )
+
 
 MODELS: Mapping[str, Checkpoint] = {
     "Qwen/Qwen3-VL-30B-A3B-Instruct": _qwen3_vl(
@@ -90,49 +117,29 @@ MODELS: Mapping[str, Checkpoint] = {
     "zai-org/GLM-4.6V-Flash": _glm("Glm4vForConditionalGeneration", "glm46v", "Glm46V"),
     "zai-org/GLM-4.5V": _glm("Glm4vMoeForConditionalGeneration", "glm4v_moe", "Glm4v"),
     "zai-org/GLM-OCR": _glm("GlmOcrForConditionalGeneration", "glm_ocr", "Glm46V"),
-    "mistral-community/pixtral-12b": family(
+    "mistral-community/pixtral-12b": _pixtral(
         "LlavaForConditionalGeneration",
         "llava",
-        {**_PIXTRAL, "patch_size": 16},
-        tokens=_PIXTRAL_TOKENS,
-        ids={"image_token_index": "[IMG]"},
-        image=image(
-            "PixtralImageProcessor",
-            size={"longest_edge": 1024},
-            patch_size={"height": 16, "width": 16},
-        ),
-        vision_config={**_PIXTRAL_VISION, "patch_size": 16},
-        text_config=text("mistral", "MistralForCausalLM"),
+        text("mistral", "MistralForCausalLM"),
+        longest_edge=1024,
+        patch_size=16,
+        processor={},
         vision_feature_layer=-1,
         vision_feature_select_strategy="full",
     ),
-    "mistralai/Mistral-Small-3.1-24B-Instruct-2503": family(
+    "mistralai/Mistral-Small-3.1-24B-Instruct-2503": _pixtral(
         "Mistral3ForConditionalGeneration",
         "mistral3",
-        {**_PIXTRAL, "spatial_merge_size": 2},
-        tokens=_PIXTRAL_TOKENS,
-        ids={"image_token_index": "[IMG]"},
-        image=image(
-            "PixtralImageProcessor",
-            size={"longest_edge": 1540},
-            patch_size={"height": 14, "width": 14},
-        ),
-        vision_config=_PIXTRAL_VISION,
-        text_config=text("mistral", "MistralForCausalLM"),
+        text("mistral", "MistralForCausalLM"),
+        longest_edge=1540,
+        processor={"spatial_merge_size": 2},
     ),
-    "lightonai/LightOnOCR-1B-1025": family(
+    "lightonai/LightOnOCR-1B-1025": _pixtral(
         "LightOnOCRForConditionalGeneration",
         "mistral3",
-        {**_PIXTRAL, "spatial_merge_size": 2},
-        tokens=_PIXTRAL_TOKENS,
-        ids={"image_token_index": "[IMG]"},
-        image=image(
-            "PixtralImageProcessor",
-            size={"longest_edge": 1540},
-            patch_size={"height": 14, "width": 14},
-        ),
-        vision_config=_PIXTRAL_VISION,
-        text_config=text("qwen3", "Qwen3ForCausalLM"),
+        text("qwen3", "Qwen3ForCausalLM"),
+        longest_edge=1540,
+        processor={"spatial_merge_size": 2},
     ),
     "LGAI-EXAONE/EXAONE-4.5-33B": family(
         "Exaone4_5_ForConditionalGeneration",
