@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.checkpoints import make_checkpoint
 from tests.support.engine_probe import OPTIONS, prompt
+from tests.support.models import inspected_in_this_process
 
 if TYPE_CHECKING:
     import torch
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     (folder,) = arguments
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     # vLLM logs to stdout, where only the result may be.
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr), inspected_in_this_process():
         told = answers(Path(folder))
     sys.stdout.write(json.dumps(told) + "\n")
     return 0
