@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TextIO, cast
 
 if sys.version_info < (3, 11):  # noqa: UP036 - this line is what an older Python gets to see
     print("error: Python 3.11 or newer is needed\nhint: make PYTHON=python3.12 …", file=sys.stderr)
@@ -377,14 +379,23 @@ def _told(error: OSError, where: Layout) -> OverlayError:
     raise error
 
 
-def _without_secrets(message: str) -> str:
-    """The user and password of a URL stay out of logs."""
-    return re.sub(r"://[^/@\s]+@", "://", message)
+class _Discreet(io.TextIOWrapper):
+    """A stream that keeps the user and the password of a URL out of terminals and logs.
+
+    A file name may be no text, and a terminal no Unicode.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        encoding, eager = stream.encoding, bool(stream.line_buffering)
+        raw = cast(io.TextIOWrapper, stream).detach()
+        super().__init__(raw, encoding, "backslashreplace", line_buffering=eager)
+
+    def write(self, text: str) -> int:
+        return super().write(re.sub(r"://[^/\s]+@", "://", text))
 
 
 def main() -> int:
-    for stream in (sys.stdout, sys.stderr):  # a file name may be no text, a terminal no Unicode
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout, sys.stderr = _Discreet(sys.stdout), _Discreet(sys.stderr)
     args = options.parser({name: text for name, (_, text) in VERBS.items()}, __doc__).parse_args()
     where = Layout.of(ROOT, args.vllm_dir)
     try:
@@ -396,7 +407,7 @@ def main() -> int:
             raise _told(error, where) from error
     except OverlayError as error:
         sys.stdout.flush()
-        print(f"error: {_without_secrets(str(error))}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         return error.exit_code
