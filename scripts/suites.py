@@ -85,10 +85,11 @@ def choose(
     not touch too), or the key of one of upstream's steps. Raises `OverlayError` for any other.
     `share` (k of n) is this agent's part of upstream's suites.
     """
-    own = [_tools(layout), _regression(layout), _engine(layout)]
+    own = [_tools(layout), _regression(layout), _engine(layout, device)]
     theirs = [name for name in names if name not in [suite.name for suite in own]]
     out = "not asked for (SUITES)"
-    wished = names or [suite.name for suite in own if suite.name != "engine"]
+    slow = [] if device == "cuda" else ["engine"]  # a GPU is there for its sake
+    wished = names or [suite.name for suite in own if suite.name not in slow]
     left = out if names else "takes ten minutes: asked for by name, SUITES=engine"
     chosen = [s if s.name in wished else replace(s, why_not=left) for s in own]
     if names and not theirs:
@@ -114,10 +115,13 @@ def _regression(layout: Layout) -> Suite:
     return Suite("regression", "each patch does what it claims", "venv", command, layout.root)
 
 
-def _engine(layout: Layout) -> Suite:
+def _engine(layout: Layout, device: str) -> Suite:
     """In one process: the modules share engines and a server, which use all cores as it is."""
     why = "real engines and servers answer as on base, and survive what breaks"
-    return Suite("engine", why, "venv", _pytest(layout, "tests/engine"), layout.root)
+    on_gpu = "test_on_gpu: no step waits for the GPU, long videos, warmup, LoRA, two GPUs if there"
+    notes = (on_gpu,) if device == "cuda" else ()
+    command = _pytest(layout, "tests/engine")
+    return Suite("engine", why, "venv", command, layout.root, notes=notes)
 
 
 def _upstream(

@@ -72,6 +72,23 @@ def test_what_stays_out_says_why(layout: Layout) -> None:
     assert (on_cuda["kernels"], on_cuda["many"]) == ("", "needs more than one GPU")
 
 
+def test_on_a_gpu_the_suites_run_guarded_as_upstream_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = "VLLM_GPU_SYNC_CHECK"
+    assert guard not in sessions.environment("cpu")
+    assert sessions.environment("cuda")[guard] == "error"
+    monkeypatch.setenv(guard, "warn")
+    assert sessions.environment("cuda")[guard] == "warn"
+
+
+@pytest.mark.parametrize(("device", "why_not"), [("cpu", "SUITES=engine"), ("cuda", "")])
+def test_engines_run_unasked_where_a_gpu_is(layout: Layout, device: str, why_not: str) -> None:
+    chosen = suites.choose(layout, pin.read(layout.pin_file), device, [])
+    (engine,) = [suite for suite in chosen if suite.name == "engine"]
+    assert why_not in engine.why_not
+    assert bool(engine.why_not) == bool(why_not)
+    assert ("test_on_gpu" in "".join(suites.shown([engine]))) == (device == "cuda")
+
+
 def test_a_suite_that_imports_nothing_of_it_stays_out(layout: Layout) -> None:
     name = "MINI_MODE=exported sums/test_apart.py"
     found = {choice.suite.name: choice.why_not for choice in choose(layout)}
