@@ -197,7 +197,7 @@ def test(args: argparse.Namespace, where: Layout) -> None:
             build.require_own_tree(where)
         results = suites.run(where, chosen, device=device, say=_say)
         page = report.write(where, release, device, chosen, results)
-        annotation.leave(where, device, chosen, results)
+        annotation.leave(where, device, share, chosen, results)
     _conclude(results)
     print(f"the whole of it: {where.shown(page)}")
 
@@ -265,6 +265,9 @@ def pick(args: argparse.Namespace, where: Layout) -> None:
 def roll_pin(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     tag = releases.named(where, release, args.tag)
+    if args.tag == "latest" and tag == release.tag:
+        print(f"{release.project} {tag}, the pin, is the newest release")
+        return
     wish = releases.Wish(tag, args.commit, args.source, args.git_url)
     with layout.locked(where, "roll"):
         patches = series.load(where.patches)

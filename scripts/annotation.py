@@ -14,20 +14,34 @@ from scripts.upstream import Choice
 _SHOWN = 50  # findings of a suite; the report has them all
 
 
-def leave(layout: Layout, device: str, chosen: Iterable[Suite], results: Iterable[Result]) -> None:
-    """Write `build/reports/annotation.md`; empty where everything passed."""
+def leave(
+    layout: Layout,
+    device: str,
+    share: tuple[int, int],
+    chosen: Iterable[Suite],
+    results: Iterable[Result],
+) -> None:
+    """Write `build/reports/annotation.md`; empty where everything passed.
+
+    `share` (k of n) is this agent's part of upstream's suites.
+    """
     choices = [choice for suite in chosen for choice in suite.choices]
     title = os.environ.get("BUILDKITE_LABEL") or f"Tests on {device}"
-    said = write(results, choices, series.load(layout.patches), title)
+    part = f" SHARD={share[0]}/{share[1]}" if share[1] > 1 else ""
+    said = write(results, choices, series.load(layout.patches), title, f"DEVICE={device}{part}")
     (layout.reports / "annotation.md").write_text(said, encoding="utf-8")
 
 
 def write(
-    results: Iterable[Result], choices: Sequence[Choice], patches: Sequence[Patch], title: str
+    results: Iterable[Result],
+    choices: Sequence[Choice],
+    patches: Sequence[Patch],
+    title: str,
+    settings: str,
 ) -> str:
     """Markdown: the failed suites, the tests that changed, whose patches they are, how to rerun.
 
-    Empty where everything passed.
+    Empty where everything passed; `settings` of make bring about this run.
     """
     failed = [result for result in results if not result.passed]
     parts = []
@@ -39,7 +53,7 @@ def write(
             lines.append(f"- `{finding}`" + f" — patches {names}" * bool(names))
         if len(result.findings) > _SHOWN:
             lines.append(f"- … and {len(result.findings) - _SHOWN} more, see the report")
-        parts += [*lines, "", f"Again: `make test SUITES={result.name}`", ""]
+        parts += [*lines, "", f"Again: `make apply test SUITES={result.name} {settings}`", ""]
     return "\n".join([f"### {title}", "", *parts]) if failed else ""
 
 

@@ -25,7 +25,7 @@ _PROGRESS = re.compile(r"^\[(\d+)/(\d+)\]")
 _THIRD_PARTY = re.compile(r"\b(\w+)-(?:populate|subbuild|src)\b")
 _NO_SOURCE = re.compile(r"Could not resolve host|Failed to clone|unable to access|FetchContent")
 # CMake's names of what upstream's build fetches, and upstream's variables for a local copy.
-_LOCAL_COPY = {
+LOCAL_COPY = {
     "cutlass": "VLLM_CUTLASS_SRC_DIR",
     "deepgemm": "DEEPGEMM_SRC_DIR",
     "flashkda": "FLASH_KDA_SRC_DIR",
@@ -83,13 +83,14 @@ def smoke(layout: Layout, nvcc: str, arch: str, out: Path) -> None:
     """
     packages = next((layout.venv / "lib").glob("python3*/site-packages"))
     torch = packages / "torch" / "include"
-    # The toolkit's own headers come first; torch's wheels bring the libraries' headers.
     headers = (layout.clone / "csrc", torch, torch / "torch/csrc/api/include",
-               packages / "nvidia" / "cu13" / "include", sysconfig.get_path("include"))  # fmt: skip
+               sysconfig.get_path("include"))  # fmt: skip
     sm = arch.split("+")[0].replace(".", "")
     command = [nvcc, "-std=c++20", "--expt-relaxed-constexpr", "-w"]
     command += ["-gencode", f"arch=compute_{sm},code=sm_{sm}"]
     command += [f"-D{name}" for name in _DEFINES] + [f"-I{folder}" for folder in headers]
+    # Of the libraries that a toolkit may lack. After its own: a compiler takes no other's headers.
+    command += ["-isystem", str(packages / "nvidia" / "cu13" / "include")]
     command += ["-c", str(layout.clone / SMOKE), "-o", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
@@ -138,9 +139,9 @@ def why_not(log: str, shown: str) -> OverlayError:
     """What a failed compile comes down to, and the next step."""
     if _NO_SOURCE.search(log):
         names = [n.lower() for n in _THIRD_PARTY.findall(log)]
-        name = next((n for n in names if n in _LOCAL_COPY), "")
+        name = next((n for n in names if n in LOCAL_COPY), "")
         what = f"the third-party source {name}" if name else "a third-party source"
-        local = _LOCAL_COPY.get(name, "VLLM_CUTLASS_SRC_DIR")
+        local = LOCAL_COPY.get(name, "VLLM_CUTLASS_SRC_DIR")
         return OverlayError(
             f"upstream's build cannot fetch {what}",
             hint=f"let this host reach it, or name a copy in {local} (log: {shown}); "

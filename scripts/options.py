@@ -49,6 +49,8 @@ _OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
     ("shard", "", str, "test"),
     ("rounds", "5", int, "bench"),
 )
+NAMES = tuple(option for option, *_ in _OPTIONS)
+"""Of all options; in capitals they are variables."""
 
 
 def parser(verbs: Mapping[str, str], description: str | None) -> argparse.ArgumentParser:

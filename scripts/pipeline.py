@@ -129,7 +129,8 @@ def _of(arch: str, chosen: Settings) -> list[Step]:
         env=env,
         depends_on="series",
         concurrency=1,
-        concurrency_group=f"build/{name}",
+        # Groups are the organisation's, so the pipeline is part of the name.
+        concurrency_group=f"$BUILDKITE_PIPELINE_SLUG/build/{name}",
     )
     own = _step(
         f"gpu-{name}",
@@ -168,10 +169,18 @@ def _tested(command: str) -> str:
 
 
 def _nightly(chosen: Settings) -> Step:
-    """Replay on the newest release; `--context` makes tomorrow's reminder replace today's."""
+    """Replay on the newest release; a reminder only where there is one that the pin is behind.
+
+    The reminder says the same each night until something changes, and `--context` keeps it one.
+    """
     report = "build/reports/next-release.txt"
     command = (
-        f"make apply && mkdir -p build/reports && make roll TAG=latest DRY_RUN=1 | tee {report}\n"
-        f"buildkite-agent annotate --context next-release --style info < {report}"
+        "make apply && mkdir -p build/reports\n"
+        # 3: a conflict, which is what the reminder is for
+        f"python3 -m scripts roll --tag latest --dry-run > {report} 2>&1 || code=$$?\n"
+        f"cat {report}\n"
+        '[ "$${code:-0}" = 0 ] || [ "$$code" = 3 ]\n'
+        f"grep -q 'is the newest release' {report} ||"
+        f" buildkite-agent annotate --context next-release --style info < {report}"
     )
     return _step("next-release", ":calendar: next release", command, chosen.cpu_queue, 90)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.resources
 import json
 import re
+import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import yaml
 
 from scripts import pipeline
 from scripts.errors import OverlayError
+from tests.tools import mini, server
 from tests.tools.product import REPO, Product
 
 Steps = dict[str, dict[str, Any]]
@@ -80,7 +83,8 @@ def test_only_a_lost_agent_is_tried_again_and_every_step_ends(product: Product) 
 def test_one_build_an_architecture_at_a_time(product: Product) -> None:
     build = _generated(product)["build-9-0"]
 
-    assert (build["concurrency"], build["concurrency_group"]) == (1, "build/9-0")
+    assert build["concurrency"] == 1
+    assert build["concurrency_group"] == "$BUILDKITE_PIPELINE_SLUG/build/9-0"
 
 
 def test_every_command_is_one_that_this_repository_has(product: Product) -> None:
@@ -124,11 +128,68 @@ def test_a_value_that_does_not_fit_is_named(product: Product, variable: str, val
     assert value in done.error
 
 
-def test_a_nightly_build_only_looks_at_the_newest_release(product: Product) -> None:
-    steps = _generated(product, CI_NIGHTLY="1")
+AGENT = """\
+#!/bin/sh
+echo "$@" >> "$0.said"
+cat >> "$0.said"
+"""
 
+
+def _on_an_agent(product: Product, step: dict[str, Any], **env: str) -> tuple[int, str]:
+    """Run a step as an agent does; its exit code, and what the page of the build then shows."""
+    folder = product.root.parent / "bin"
+    agent = folder / "buildkite-agent"
+    if not folder.exists():
+        folder.mkdir()
+        (folder / "python3").symlink_to(sys.executable)
+        agent.write_text(AGENT)
+        agent.chmod(0o755)
+    command = step["command"].replace("$$", "$")  # by the upload
+    path = f"{folder}:{product.env()['PATH']}"
+    done = product.shell(shlex.join(["bash", "-e", "-c", command]), **{"PATH": path, **env})
+    said = Path(f"{agent}.said")
+    shown = said.read_text() if said.exists() else ""
+    said.unlink(missing_ok=True)
+    return done.code, shown
+
+
+def test_a_nightly_build_reminds_of_a_release_that_the_pin_is_behind_and_of_no_other(
+    product: Product, tmp_path: Path
+) -> None:
+    steps = _generated(product, CI_NIGHTLY="1")
     assert list(steps) == ["next-release"]
-    assert "--context next-release" in steps["next-release"]["command"]
+    new = mini.release(product.upstream, tmp_path, "v0.29.0")
+    gone = ("Go", {"vllm/a.py": b"all is new\n"})
+    worse = mini.release(product.upstream, tmp_path, "v0.30.0", gone)
+    with server.serving({"vllm": {mini.SDIST: product.upstream.sdist}}) as index:
+        night = partial(_on_an_agent, product, steps["next-release"], PIP_INDEX_URL=index.url)
+        assert night() == (0, "")
+
+        index.projects["vllm"]["vllm-0.29.0.tar.gz"] = new.sdist
+        code, shown = night()
+        assert code == 0
+        assert shown.startswith("annotate --context next-release --style info\nvllm v0.29.0, ")
+        assert night() == (0, shown)
+
+        index.projects["vllm"]["vllm-0.30.0.tar.gz"] = worse.sdist
+        code, shown = night()
+        assert code == 0
+        assert "error: conflict in " in shown
+    assert night() == (1, ""), "a night without an index is no reminder, but a failure"
+
+
+def test_a_failed_suite_is_shown_and_fails_its_step(product: Product) -> None:
+    step = _generated(product)["cpu"]
+    path = product.root / "build" / "reports" / "annotation.md"
+
+    def ran(code: int, said: str) -> tuple[int, str]:
+        mini.write(path.parent, {path.name: said.encode()})
+        command = step["command"].replace("make apply test DEVICE=cpu", f"(exit {code})")
+        return _on_an_agent(product, {"command": command})
+
+    assert ran(0, "") == (0, "")
+    assert ran(1, "") == (1, "")
+    assert ran(1, "### CPU") == (1, "annotate --append --context series --style error\n### CPU")
 
 
 def test_the_container_file_passes_its_linter_and_has_no_default_base() -> None:

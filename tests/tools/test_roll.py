@@ -73,6 +73,14 @@ def test_latest_is_the_newest_release_on_the_index(
     assert NEW in done.out
 
 
+def test_latest_has_nothing_to_do_where_the_pin_is_the_newest(
+    applied: Product, index: Index
+) -> None:
+    index.projects["vllm"] = {mini.SDIST: applied.upstream.sdist}
+    done = run(applied, index, None, TAG="latest")
+    assert (done.code, done.out) == (0, "vllm v0.28.0, the pin, is the newest release\n")
+
+
 def test_it_moves_pin_patches_and_clone_and_apply_has_nothing_to_do(
     applied: Product, index: Index, tmp_path: Path
 ) -> None:

@@ -73,14 +73,14 @@ def test_a_changed_test_names_the_patches_it_belongs_to_and_how_to_run_it_again(
     theirs = Result("upstream", False, "9 passed", ("tests/a/test_it.py::test_z: broken",))
     fine = Result("tools", True, "3 passed")
 
-    said = annotation.write([own, theirs, fine], CHOICES, PATCHES, "GPU suites")
+    said = annotation.write([own, theirs, fine], CHOICES, PATCHES, "GPU", "DEVICE=cuda SHARD=2/4")
 
-    assert said.startswith("### GPU suites\n")
+    assert said.startswith("### GPU\n")
     assert "- `tests.regression.test_y.test_it` — patches 0002\n" in said
     assert "- `tests/a/test_it.py::test_z: broken` — patches 0001\n" in said
-    assert "`make test SUITES=regression`" in said
+    assert "`make apply test SUITES=regression DEVICE=cuda SHARD=2/4`" in said
     assert "tools" not in said
 
 
 def test_a_run_without_a_failure_says_nothing() -> None:
-    assert annotation.write([Result("tools", True, "3 passed")], CHOICES, PATCHES, "x") == ""
+    assert annotation.write([Result("tools", True, "3 passed")], CHOICES, PATCHES, "x", "") == ""
