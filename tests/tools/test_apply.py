@@ -54,6 +54,25 @@ def test_apply_makes_one_commit_a_patch_on_the_pin(
     assert sorted(patches) == [FIRST, SECOND, THIRD]
 
 
+def test_a_new_series_leaves_every_file_alone_that_stays_the_same(applied: Product) -> None:
+    """Also one that a patch touches: by the time of its files, a build knows what is left to do."""
+    old = 1_000_000_000
+    names = applied.git("ls-files", "-z").split("\0")
+    files = [path for name in names if name and not (path := applied.clone / name).is_symlink()]
+    for path in files:
+        os.utime(path, (old, old))
+    second = (applied.patches / SECOND).read_bytes()
+    applied.write_series(applied.series() | {SECOND: second.replace(b"+two = 22", b"+two = 222")})
+
+    assert "3 patches applied" in applied.succeed("apply")
+
+    touched = {
+        str(path.relative_to(applied.clone)) for path in files if path.stat().st_mtime != old
+    }
+    assert touched == {"vllm/crlf.py"}
+    assert "already applied" in applied.succeed("apply")
+
+
 def test_plain_git_am_gives_the_same_tree(applied: Product) -> None:
     plain = applied.root / "plain"
     applied.git("worktree", "add", "--quiet", "--detach", str(plain), mini.TAG)
