@@ -22,8 +22,10 @@ _LIB, _TEMP = "build/lib", "build/kernels"  # in the clone, where git ignores th
 # a compile that was cut short, or follows a changed patch, does only what is left to do
 COMPILE = ("setup.py", "build_ext", "--build-lib", _LIB, "--build-temp", _TEMP)
 _PROGRESS = re.compile(r"^\[(\d+)/(\d+)\]")
-_THIRD_PARTY = re.compile(r"\b(\w+)-(?:populate|subbuild|src)\b")
-_NO_SOURCE = re.compile(r"Could not resolve host|Failed to clone|unable to access|FetchContent")
+# As CMake and git say it. The last source that CMake names is the one it stopped at: those that it
+# has are named before.
+_NO_SOURCE = re.compile(r"Build step for \S+ failed|Failed to clone|unable to access|resolve host")
+_THIRD_PARTY = re.compile(r"([\w-]+)-(?:populate|subbuild)\b")
 # CMake's names of what upstream's build fetches, and upstream's variables for a local copy.
 LOCAL_COPY = {
     "cutlass": "VLLM_CUTLASS_SRC_DIR",
@@ -31,10 +33,11 @@ LOCAL_COPY = {
     "flashkda": "FLASH_KDA_SRC_DIR",
     "flashmla": "FLASH_MLA_SRC_DIR",
     "fmha_sm100": "FMHA_SM100_SRC_DIR",
+    "onednn": "FETCHCONTENT_SOURCE_DIR_ONEDNN",
     "qutlass": "QUTLASS_SRC_DIR",
     "tml_fa4": "TML_FA4_SRC_DIR",
     "triton_kernels": "TRITON_KERNELS_SRC_DIR",
-    "vllm": "VLLM_FLASH_ATTN_SRC_DIR",
+    "vllm-flash-attn": "VLLM_FLASH_ATTN_SRC_DIR",
 }
 # For a child process, since a module for another processor may end it. Prints what is wrong; a
 # host without a driver (an image is built there) has no libcuda, which is none of ours.
@@ -138,14 +141,14 @@ def compile_all(layout: Layout, env: Mapping[str, str], *, say: Say) -> None:
 def why_not(log: str, shown: str) -> OverlayError:
     """What a failed compile comes down to, and the next step."""
     if _NO_SOURCE.search(log):
-        names = [n.lower() for n in _THIRD_PARTY.findall(log)]
-        name = next((n for n in names if n in LOCAL_COPY), "")
-        what = f"the third-party source {name}" if name else "a third-party source"
-        local = LOCAL_COPY.get(name, "VLLM_CUTLASS_SRC_DIR")
+        named = _THIRD_PARTY.findall(log)
+        name = named[-1] if named else "NAME"
+        local = LOCAL_COPY.get(name, f"CMAKE_ARGS=-DFETCHCONTENT_SOURCE_DIR_{name.upper()}")
+        what = f"the third-party source {name}" if named else "a third-party source"
         return OverlayError(
             f"upstream's build cannot fetch {what}",
-            hint=f"let this host reach it, or name a copy in {local} (log: {shown}); "
-            "what is compiled stays",
+            hint=f"let this host reach it, or name a copy: {local}=FOLDER (log: {shown});"
+            " what is fetched and compiled stays",
         )
     faults = [line for line in log.splitlines() if re.search(r"\b(error|Error|FAILED)\b", line)]
     said = faults[0].strip() if faults else "no message"

@@ -205,12 +205,23 @@ def test_without_a_gpu_a_source_build_must_be_told_its_architecture() -> None:
             "VLLM_CUTLASS_SRC_DIR",
         ),
         (
-            "Cloning into 'flashmla-src'...\nfatal: unable to access: Could not resolve host\n",
-            "third-party source flashmla",
-            "FLASH_MLA_SRC_DIR",
+            "-- Populating cutlass-populate\n[1/9] Performing download step for"
+            " 'vllm-flash-attn-populate'\nCloning into 'vllm-flash-attn-src'...\nCMake Error at"
+            " FetchContent.cmake:9 (message):\n  Build step for vllm-flash-attn failed: 1\n",
+            "third-party source vllm-flash-attn",
+            "VLLM_FLASH_ATTN_SRC_DIR=FOLDER",
         ),
-        ("CMake Error: FetchContent failed\n", "a third-party source", "VLLM_CUTLASS_SRC_DIR"),
-        ("x.cu(12): error: identifier undefined\n", "x.cu(12): error", "run this again"),
+        (
+            "[1/9] Creating directories for 'later-populate'\nFailed to clone repository\n",
+            "third-party source later",
+            "CMAKE_ARGS=-DFETCHCONTENT_SOURCE_DIR_LATER=FOLDER",
+        ),
+        ("fatal: unable to access 'https://x': 503\n", "a third-party source", "_NAME=FOLDER"),
+        (
+            "-- FetchContent base directory: .deps\nx.cu(12): error: identifier undefined\n",
+            "x.cu(12): error",
+            "run this again",
+        ),
     ],
 )
 def test_a_failed_compile_says_what_it_comes_down_to(log: str, said: str, hint: str) -> None:
