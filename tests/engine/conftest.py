@@ -1,5 +1,7 @@
 """Engines and servers that start once, however many tests ask for them."""
 
+# ruff: noqa: ANN401 (what JSON holds)
+
 from __future__ import annotations
 
 import json
@@ -7,6 +9,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,8 @@ from scripts.layout import Layout
 from tests.support import server
 from tests.support.checkpoints import make_checkpoint
 
-ROOT = Path(__file__).absolute().parent.parent.parent
+LAYOUT = Layout.of(Path(__file__).absolute().parents[2], os.environ.get("VLLM_DIR"))
+DEVICE = os.environ.get("VLLM_TARGET_DEVICE", "cpu")
 
 _PROBE = 1800
 """Seconds that a probe gets; on an idle machine it needs a tenth of them."""
@@ -27,39 +31,66 @@ Answers = Mapping[str, Mapping[str, Any]]
 Serve = Callable[..., AbstractContextManager[server.Server]]
 
 
+@dataclass(frozen=True)
+class Probe:
+    """A module of `tests.support` at work on `tree`, in a process of its own."""
+
+    tree: Path
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, tree: Path, folder: Path, module: str, *arguments: str, **env: str) -> Probe:
+        """`env` is what its environment has beside that of every engine."""
+        folder.mkdir(exist_ok=True)
+        whole = server.engine_environment() | worktree.environment(LAYOUT, tree, DEVICE) | env
+        command = [LAYOUT.venv / "bin" / "python", "-P", "-m", f"tests.support.{module}"]
+        with (folder / "out").open("wb") as out, (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, *arguments], env=whole, cwd=folder, stdin=subprocess.DEVNULL,
+                stdout=out, stderr=log,
+            )  # fmt: skip
+        return cls(tree, folder, process)
+
+    def told(self) -> Any:
+        """What it prints when it is done."""
+        try:
+            code = self.process.wait(_PROBE)
+        finally:
+            self.process.kill()
+            self.process.wait()
+        assert code == 0, (self.folder / "log").read_text(errors="replace")[-4000:]
+        return json.loads((self.folder / "out").read_text())
+
+
 @pytest.fixture(scope="session")
-def answers_by_tree(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Answers]:
+def base_tree() -> Iterator[Path]:
+    """The unpatched release."""
+    commit = source.base(LAYOUT, pin.read(LAYOUT.pin_file))
+    tree = worktree.add(LAYOUT, commit, LAYOUT.build / f"engine-{commit[:12]}")
+    yield tree
+    worktree.remove(LAYOUT, tree)
+
+
+@pytest.fixture(scope="session")
+def answers_by_tree(
+    base_tree: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Answers]:
     """Every run of `support.engine_probe` on `base` and on `patched`, side by side."""
-    layout = Layout.of(ROOT, os.environ.get("VLLM_DIR"))
     folder = tmp_path_factory.mktemp("probe")
-    base = source.base(layout, pin.read(layout.pin_file))
-    tree = worktree.add(layout, base, layout.build / f"engine-{base[:12]}")
-    where = {"base": tree, "patched": layout.clone}
-    started = {name: _probe(layout, where[name], folder / name) for name in where}
+    where = {"base": base_tree, "patched": LAYOUT.clone}
+    started = {
+        name: Probe.start(tree, folder / name, "engine_probe", str(folder / name))
+        for name, tree in where.items()
+    }
     try:
-        return {name: _answers(started[name], where[name], folder / name) for name in where}
+        return {name: _answers(one.told(), one.tree) for name, one in started.items()}
     finally:
-        for process in started.values():
-            process.kill()
-            process.wait()
-        worktree.remove(layout, tree)
+        for one in started.values():
+            one.process.kill()
 
 
-def _probe(layout: Layout, tree: Path, folder: Path) -> subprocess.Popen[bytes]:
-    folder.mkdir()
-    env = worktree.environment(layout, tree, os.environ.get("VLLM_TARGET_DEVICE", "cpu"))
-    python = str(layout.venv / "bin" / "python")
-    with (folder / "out").open("wb") as out, (folder / "log").open("wb") as log:
-        return subprocess.Popen(
-            [python, "-P", "-m", "tests.support.engine_probe", str(folder)],
-            env=server.engine_environment() | env, cwd=folder, stdin=subprocess.DEVNULL,
-            stdout=out, stderr=log,
-        )  # fmt: skip
-
-
-def _answers(process: subprocess.Popen[bytes], tree: Path, folder: Path) -> Answers:
-    assert process.wait(_PROBE) == 0, (folder / "log").read_text(errors="replace")[-4000:]
-    told = json.loads((folder / "out").read_text())
+def _answers(told: Any, tree: Path) -> Answers:
     assert Path(told["vllm"]).is_relative_to(tree)
     runs: Answers = told["runs"]
     return runs

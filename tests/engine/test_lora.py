@@ -4,18 +4,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from scripts import worktree
-from scripts.layout import Layout
-from tests.engine.conftest import ROOT
-from tests.support import server
+from tests.engine.conftest import LAYOUT, Probe
 
 Told = Mapping[str, Any]
 
@@ -23,20 +17,8 @@ Told = Mapping[str, Any]
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """What `support.lora_probe` says of the patched tree."""
-    layout = Layout.of(ROOT, os.environ.get("VLLM_DIR"))
-    device = os.environ.get("VLLM_TARGET_DEVICE", "cpu")
     folder = tmp_path_factory.mktemp("lora")
-    done = subprocess.run(
-        [layout.venv / "bin" / "python", "-P", "-m", "tests.support.lora_probe", folder],
-        env=server.engine_environment() | worktree.environment(layout, layout.clone, device),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    told: Told = json.loads(done.stdout)
+    told: Told = Probe.start(LAYOUT.clone, folder, "lora_probe", str(folder)).told()
     return told
 
 

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts import kernels, machine
-from scripts.layout import Layout
-
-LAYOUT = Layout.of(Path(__file__).absolute().parents[2], os.environ.get("VLLM_DIR"))
+from tests.engine.conftest import LAYOUT
 
 
 def test_a_kernel_of_the_tree_compiles_for_hopper(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.asks import guard, prompt
 from tests.support.checkpoints import make_checkpoint
-from tests.support.engine_probe import OPTIONS, prompt
+from tests.support.engine_probe import OPTIONS
 from tests.support.models import inspected_in_this_process
+from tests.support.telling import telling
 
 if TYPE_CHECKING:
     import torch
@@ -103,6 +104,7 @@ def answers(folder: Path) -> dict[str, Any]:
     told = {str(name): ask([image, other], [name, name]) for name in (None, *ADAPTERS)}
     return {
         **told,
+        "guard": guard(),
         "tower, all": ask([image, other], ["tower", "all"]),
         "nothing, all": ask([image, other], [None, "all"]),
         "clip": [ask([clip], [name])[0] for name in (None, "all")],
@@ -115,10 +117,8 @@ def main(arguments: Sequence[str]) -> int:
     """Print what the engine answered as one line."""
     (folder,) = arguments
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    # vLLM logs to stdout, where only the result may be.
-    with redirect_stdout(sys.stderr), inspected_in_this_process():
-        told = answers(Path(folder))
-    sys.stdout.write(json.dumps(told) + "\n")
+    with telling() as tell, inspected_in_this_process():
+        tell(answers(Path(folder)))
     return 0
 
 

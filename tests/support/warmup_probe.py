@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import logging
 import os
 import sys
@@ -18,12 +17,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.checkpoints import make_checkpoint
 from tests.support.renderers import make_renderer
+from tests.support.telling import telling
 
 if TYPE_CHECKING:
     from vllm.renderers.base import BaseRenderer
@@ -92,6 +92,13 @@ def _status(field: str) -> int:
         if name == field:
             return int(value.split()[0]) * 1024
     raise KeyError(field)
+
+
+def _device_peak() -> int:
+    """The most bytes that this process has held of the GPU; 0 where it has not touched it."""
+    import torch
+
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else 0
 
 
 class _Failures(logging.Handler):
@@ -182,6 +189,7 @@ def probe(
         "max_num_batched_tokens": max_num_batched_tokens,
         "warmup_seconds": seconds,
         "warmup_peak_bytes": peak["bytes"],
+        "device_peak_bytes": _device_peak(),
         "warmup_failures": failures.count,
         "item_sizes": sizes,
         "first_request": first_request,
@@ -200,8 +208,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
 
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    # vLLM logs to stdout, where only the result may be.
-    with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
+    with telling() as tell, tempfile.TemporaryDirectory() as folder:
         result = probe(
             options.checkpoint or make_checkpoint("qwen3_vl", Path(folder)),
             max_model_len=options.max_model_len,
@@ -209,7 +216,7 @@ def main(arguments: list[str]) -> int:
             recipe=options.recipe,
             first_request=options.first_request,
         )
-    sys.stdout.write(json.dumps(result, sort_keys=True) + "\n")
+        tell(result)
     return 0
 
 
