@@ -25,6 +25,8 @@ _PROGRESS = re.compile(r"^\[(\d+)/(\d+)\]")
 # As CMake and git say it. The last source that CMake names is the one it stopped at: those that it
 # has are named before.
 _NO_SOURCE = re.compile(r"Build step for \S+ failed|Failed to clone|unable to access|resolve host")
+_CMAKE_SAYS = re.compile(r"^CMake Error[^\n]*:\n((?:  .*\n)+)", re.MULTILINE)
+_COMPILER_SAYS = re.compile(r"^(.*\b(?:error|Error|FAILED)\b.*)$", re.MULTILINE)
 _THIRD_PARTY = re.compile(r"([\w-]+)-(?:populate|subbuild)\b")
 # CMake's names of what upstream's build fetches, and upstream's variables for a local copy.
 LOCAL_COPY = {
@@ -150,8 +152,8 @@ def why_not(log: str, shown: str) -> OverlayError:
             hint=f"let this host reach it, or name a copy: {local}=FOLDER (log: {shown});"
             " what is fetched and compiled stays",
         )
-    faults = [line for line in log.splitlines() if re.search(r"\b(error|Error|FAILED)\b", line)]
-    said = faults[0].strip() if faults else "no message"
+    fault = _CMAKE_SAYS.search(log) or _COMPILER_SAYS.search(log)
+    said = " ".join(fault[1].split()) if fault else "no message"
     return OverlayError(
         f"upstream's build failed: {said}",
         hint=f"the whole output is in {shown}; what is compiled stays: run this again",

@@ -218,6 +218,13 @@ def test_without_a_gpu_a_source_build_must_be_told_its_architecture() -> None:
         ),
         ("fatal: unable to access 'https://x': 503\n", "a third-party source", "_NAME=FOLDER"),
         (
+            "CMake Warning at cuda.cmake:40 (message):\n  The next error will say more.\n\n"
+            "CMake Error at Caffe2Config.cmake:90 (message):\n  I cannot find the CUDA\n"
+            "  libraries.\nCall Stack (most recent call first):\n  CMakeLists.txt:112\n",
+            "failed: I cannot find the CUDA libraries.",
+            "run this again",
+        ),
+        (
             "-- FetchContent base directory: .deps\nx.cu(12): error: identifier undefined\n",
             "x.cu(12): error",
             "run this again",
