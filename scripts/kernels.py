@@ -114,12 +114,15 @@ def compile_all(layout: Layout, env: Mapping[str, str], *, say: Say) -> None:
             smoke(layout, machine.nvcc(env), arch, Path(scratch) / "smoke.o")
     log = layout.reports / "kernels.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    bin_folder = layout.venv / "bin"
+    temp = layout.clone / _TEMP
+    if not (temp / "build.ninja").is_file():
+        # It did not configure: CMake would not look again for what it did not find.
+        (temp / "CMakeCache.txt").unlink(missing_ok=True)
     with log.open("w", errors="replace") as file:
         process = subprocess.Popen(
-            [str(bin_folder / "python"), *COMPILE],
+            [str(layout.venv / "bin" / "python"), *COMPILE],
             cwd=layout.clone,
-            env={**env, "PATH": f"{bin_folder}{os.pathsep}{env.get('PATH', os.defpath)}"},
+            env=_with_tools(layout, env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -138,6 +141,13 @@ def compile_all(layout: Layout, env: Mapping[str, str], *, say: Say) -> None:
         raise why_not(log.read_text(errors="replace"), layout.shown(log))
     for built in sorted((layout.clone / _LIB).rglob("*.so")):
         _put(built, layout.clone / built.relative_to(layout.clone / _LIB))
+
+
+def _with_tools(layout: Layout, env: Mapping[str, str]) -> dict[str, str]:
+    """The lock's cmake and ninja come first; torch's CMake files know CUDA_PATH, not CUDA_HOME."""
+    path = f"{layout.venv / 'bin'}{os.pathsep}{env.get('PATH', os.defpath)}"
+    home = machine.toolkit(env)
+    return {**env, "PATH": path, **({"CUDA_PATH": home} if home else {})}
 
 
 def why_not(log: str, shown: str) -> OverlayError:

@@ -102,9 +102,14 @@ def look(layout: Layout, probe: Probe) -> Machine:
     )
 
 
+def toolkit(env: Mapping[str, str]) -> str:
+    """The folder of the CUDA toolkit that was named, empty where none was."""
+    return env.get("CUDA_HOME") or env.get("CUDA_PATH") or ""
+
+
 def nvcc(env: Mapping[str, str]) -> str:
     """As torch's extension builder looks for it: CUDA_HOME before PATH."""
-    home = env.get("CUDA_HOME") or env.get("CUDA_PATH")
+    home = toolkit(env)
     return str(Path(home) / "bin" / "nvcc") if home else "nvcc"
 
 

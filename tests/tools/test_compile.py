@@ -13,9 +13,17 @@ from scripts.errors import OverlayError
 from scripts.layout import Layout
 
 SETUP = """
-import pathlib, sys
+import os, pathlib, sys
+print(os.environ.get("CUDA_PATH"), os.environ["PATH"].split(":")[0])
 lib, temp = (pathlib.Path(sys.argv[sys.argv.index(f"--build-{n}") + 1]) for n in ("lib", "temp"))
 temp.mkdir(parents=True, exist_ok=True)
+cache = temp / "CMakeCache.txt"
+if cache.exists() and cache.read_text() == "no CUDA":
+    sys.exit("CMake Error at FindCUDA.cmake:1 (message):\\n  I know that there is no CUDA\\n")
+cache.write_text("CUDA" if os.environ.get("CUDA_PATH") else "no CUDA")
+if cache.read_text() == "no CUDA":
+    sys.exit("CMake Error at FindCUDA.cmake:1 (message):\\n  I find no CUDA\\n")
+(temp / "build.ninja").touch()
 for step in range(1, 21):
     done = temp / str(step)
     print(f"[{step}/20] Building {done.name}{' (again)' * done.exists()}", flush=True)
@@ -38,9 +46,9 @@ def layout(tmp_path: Path) -> Layout:
     return layout
 
 
-def compiled(layout: Layout) -> list[str]:
+def compiled(layout: Layout, cuda: str = "toolkit") -> list[str]:
     said: list[str] = []
-    env = dict(os.environ) | {"VLLM_TARGET_DEVICE": "cpu"}
+    env = dict(os.environ) | {"VLLM_TARGET_DEVICE": "cpu", "CUDA_HOME": cuda, "CUDA_PATH": ""}
     kernels.compile_all(layout, env, say=said.append)
     return said
 
@@ -67,3 +75,15 @@ def test_a_compile_that_failed_goes_on_where_it_stopped(layout: Layout) -> None:
 
     log = (layout.reports / "kernels.log").read_text()
     assert "[12/20] Building 12 (again)\n[13/20] Building 13\n" in log
+
+
+def test_what_a_failed_configure_did_not_find_is_looked_for_again(layout: Layout) -> None:
+    """In the toolkit that CUDA_HOME names by then, and with the tools of the lock."""
+    for _ in range(2):
+        with pytest.raises(OverlayError, match="I find no CUDA"):
+            compiled(layout, cuda="")
+
+    compiled(layout, cuda="new toolkit")
+
+    log = (layout.reports / "kernels.log").read_text()
+    assert log.startswith(f"new toolkit {layout.venv / 'bin'}\n")
