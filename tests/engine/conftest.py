@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,9 @@ DEVICE = os.environ.get("VLLM_TARGET_DEVICE", "cpu")
 _PROBE = 1800
 """Seconds that a probe gets; on an idle machine it needs a tenth of them."""
 
+Told = Mapping[str, Any]
+"""What a probe printed."""
+SideBySide = Callable[..., Mapping[str, Told]]
 Answers = Mapping[str, Mapping[str, Any]]
 """Of one tree: what `support.engine_probe` says of each run, by name of the run."""
 Serve = Callable[..., AbstractContextManager[server.Server]]
@@ -73,27 +76,34 @@ def base_tree() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def answers_by_tree(
-    base_tree: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Mapping[str, Answers]:
-    """Every run of `support.engine_probe` on `base` and on `patched`, side by side."""
-    folder = tmp_path_factory.mktemp("probe")
+def side_by_side(base_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> SideBySide:
+    """Run a probe, which is given a folder and `arguments`, on each of `trees`."""
     where = {"base": base_tree, "patched": LAYOUT.clone}
-    started = {
-        name: Probe.start(tree, folder / name, "engine_probe", str(folder / name))
-        for name, tree in where.items()
-    }
-    try:
-        return {name: _answers(one.told(), one.tree) for name, one in started.items()}
-    finally:
-        for one in started.values():
-            one.process.kill()
+
+    def told(
+        module: str, *arguments: str, trees: Iterable[str] = tuple(where)
+    ) -> Mapping[str, Told]:
+        folder = tmp_path_factory.mktemp(module)
+        started = {
+            tree: Probe.start(where[tree], folder / tree, module, str(folder / tree), *arguments)
+            for tree in trees
+        }
+        try:
+            found: Mapping[str, Told] = {tree: one.told() for tree, one in started.items()}
+        finally:
+            for one in started.values():
+                one.process.kill()
+        for tree, printed in found.items():
+            assert Path(printed["vllm"]).is_relative_to(where[tree])
+        return found
+
+    return told
 
 
-def _answers(told: Any, tree: Path) -> Answers:
-    assert Path(told["vllm"]).is_relative_to(tree)
-    runs: Answers = told["runs"]
-    return runs
+@pytest.fixture(scope="session")
+def answers_by_tree(side_by_side: SideBySide) -> Mapping[str, Answers]:
+    """Every run of `support.engine_probe`."""
+    return {tree: told["runs"] for tree, told in side_by_side("engine_probe").items()}
 
 
 @pytest.fixture(scope="session")
