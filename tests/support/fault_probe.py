@@ -256,9 +256,8 @@ def main(arguments: Sequence[str]) -> int:
 
         if not checkpoint.exists():
             make_checkpoint(CHECKPOINT, checkpoint, weights=True)
-        tell(
-            {"vllm": vllm.__file__, "runs": {name: run(name, checkpoint) for name in options.runs}}
-        )
+        runs = {name: run(name, checkpoint) for name in options.runs}
+        tell({"vllm": vllm.__file__, "runs": runs})
     return 0
 
 
