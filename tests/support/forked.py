@@ -1,0 +1,63 @@
+"""A process that has vLLM loaded and forks for each probe, which starts fresh and at once.
+
+It says where its vLLM is. Then one JSON object a line comes in, one exit status goes out:
+{"module", "arguments", "seconds", "out", "log"}; output goes to these two files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any, NoReturn
+
+
+def _become(asked: dict[str, Any]) -> NoReturn:
+    """Run `main` of the module that is asked for, and end."""
+    status = 1
+    try:
+        os.setsid()  # what a probe leaves running ends with its session
+        signal.alarm(asked["seconds"])
+        for number, path in ((1, asked["out"]), (2, asked["log"])):
+            with open(path, "wb") as file:
+                os.dup2(file.fileno(), number)
+        sys.stdin = open(os.devnull)
+        status = importlib.import_module(asked["module"]).main(asked["arguments"])
+    except SystemExit as end:  # of a parser of arguments
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def main() -> int:
+    """Answer until the input ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # vLLM logs to stdout, where only answers may be
+
+    import transformers
+    import vllm
+    from vllm.config import VllmConfig
+
+    assert transformers and VllmConfig  # loaded here, once
+    answers.write(json.dumps({"vllm": vllm.__file__}) + "\n")
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _become(json.loads(line))
+        _, status = os.waitpid(child, 0)
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        answers.write(json.dumps(os.waitstatus_to_exitcode(status)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
