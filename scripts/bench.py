@@ -2,108 +2,147 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import statistics
-import subprocess
-from collections.abc import Callable
+import datetime
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from scripts import source, worktree
-from scripts.build import Plan
+from scripts import machine, probes, record, samples, source
 from scripts.errors import OverlayError
 from scripts.git import Git
-from scripts.layout import Layout
+from scripts.layout import SCRATCH, Layout
+from scripts.measures import Measurement
 from scripts.pin import Pin
+from scripts.probes import ProbeFailed, Probes
+from scripts.samples import Measured, Run
 
 Say = Callable[[str], None]
-_PROBE = "tests.support.warmup_probe"
-# Context and prefill budget of the cases, in tokens; each row is one measurement.
-_LENGTHS = ("--max-model-len", "262144", "--max-num-batched-tokens", "8192")
-_CASES = {
-    "warmup, stock": ("--recipe", "stock"),
-    "warmup, long video": ("--recipe", "long-video"),
-    "first small request": ("--recipe", "stock", "--first-request", "small"),
-    "first full-size request": ("--recipe", "stock", "--first-request", "full"),
-}
-_FIGURES = {
-    "warmup": ("warmup_seconds", "warmup_peak_bytes"),
-    "first": ("first_request_seconds",),
-}
+_Values = dict[str, dict[str, dict[str, list[float]]]]
 
 
-def warmup(layout: Layout, pin: Pin, plan: Plan, *, rounds: int, say: Say) -> list[str]:
-    """Renderer warmup and the request after it, per tree: seconds and peak extra bytes.
-
-    Trees are the pin, the prefix of the series up to #55448, and the whole series. Writes every
-    sample to `build/reports/bench-warmup.json`; returns a table of medians and ratios.
-    """
-    trees = _trees(layout, pin)
-    samples: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    try:
-        for turn in range(rounds):
-            for case, arguments in _CASES.items():
-                for name, tree in trees.items():
-                    say(f"round {turn + 1} of {rounds}: {case}, {name}")
-                    row = _probe(layout, plan, tree, arguments)
-                    samples.setdefault(case, {}).setdefault(name, []).append(row)
-    finally:
-        for tree in trees.values():
-            if tree != layout.clone:
-                worktree.remove(layout, tree)
-    report = {"machine": _machine(), "pin": pin.tag, "rounds": rounds, "samples": samples}
-    path = layout.reports / "bench-warmup.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
-    return [*_table(samples), f"every sample: {layout.shown(path)}"]
+def path(layout: Layout) -> Path:
+    """Every sample of the last run."""
+    return layout.reports / "bench.json"
 
 
-def _trees(layout: Layout, pin: Pin) -> dict[str, Path]:
-    """Name → tree. What is not checked out gets a worktree with the clone's kernels."""
+def chosen(known: Mapping[str, Measurement], names: Sequence[str]) -> dict[str, Measurement]:
+    """The measurements of these names, or all."""
+    wrong = [name for name in names if name not in known]
+    if wrong:
+        raise OverlayError(
+            f"no measurement is named {', '.join(wrong)}", hint=f"BENCH={','.join(known)}"
+        )
+    return {name: one for name, one in known.items() if not names or name in names}
+
+
+def made_with(layout: Layout, pin: Pin, device: str) -> dict[str, str]:
+    """What two runs must share for their figures to stand in one report."""
+    git, here = Git(layout.clone), machine.look(layout, machine.here())
+    gpus = ", ".join(gpu.name for gpu in here.gpus)
+    return {
+        **record.environment(layout),
+        "base": f"{pin.project} {pin.tag}",
+        "patched": f"tree {git.out('rev-parse', 'HEAD^{tree}')[:12]}",
+        "device": f"{device}: {gpus}" if gpus else device,
+        "processor": _processor(),
+        "cores": str(here.cores),
+        "memory": f"{here.memory / 2**30:.0f} GiB",
+    }
+
+
+def _processor() -> str:
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown"
+
+
+def trees(layout: Layout, pin: Pin) -> dict[str, str]:
+    """Name → commit, empty for the work clone as it is."""
     base = source.base(layout, pin)
     log = Git(layout.clone).lines(
         "log", "--reverse", "--grep=/pull/55448$", "--format=%H", f"{base}..HEAD"
     )
     if not log:
         raise OverlayError("no applied patch names pull request 55448", hint="make apply")
-    trees = {
-        name: worktree.add(layout, commit, layout.build / f"bench-{commit[:12]}")
-        for name, commit in (("base", base), ("#55448 only", log[0]))
-    }
-    return trees | {"patched": layout.clone}
+    return {"base": base, "warmup budget": log[0], "patched": ""}
 
 
-def _probe(layout: Layout, plan: Plan, tree: Path, arguments: tuple[str, ...]) -> dict[str, Any]:
-    env = worktree.environment(layout, tree, plan.device)
-    command = [str(layout.venv / "bin" / "python"), "-P", "-m", _PROBE, *_LENGTHS, *arguments]
-    done = subprocess.run(command, env=env, cwd=layout.root, capture_output=True, text=True)
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise OverlayError(f"the probe failed on {layout.shown(tree)}: {said[0]}")
-    row: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    if Path(row["vllm"]).parent.parent != tree:
-        raise OverlayError(f"the probe measured {row['vllm']}, not {layout.shown(tree)}")
-    return row
+def run(
+    layout: Layout,
+    device: str,
+    commits: Mapping[str, str],
+    wanted: Mapping[str, Measurement],
+    run: Run,
+    *,
+    rounds: int,
+    say: Say,
+) -> Iterator[Run]:
+    """Measure what is `wanted`; yields `run` with each measurement as it ends."""
+    with probes.started(layout, device, commits) as started:
+        for name, one in wanted.items():
+            run = run.with_one(name, _measure(layout, started, name, one, rounds, say))
+            yield run
 
 
-def _table(samples: dict[str, dict[str, list[dict[str, Any]]]]) -> list[str]:
-    """One line a case, figure and tree: median, spread, and the ratio to base."""
-    lines = [f"{'case':<26}{'figure':<24}{'tree':<13}{'median':>12}  {'min … max':<24}of base"]
-    for case, by_tree in samples.items():
-        for figure in _FIGURES[case.split(",")[0].split()[0]]:
-            base = statistics.median(row[figure] for row in by_tree["base"])
-            for name, rows in by_tree.items():
-                values = [row[figure] for row in rows]
-                median = statistics.median(values)
-                spread = f"{min(values):.4g} … {max(values):.4g}"
-                ratio = f"1/{base / median:.1f}" if median else "-"
-                head = f"{case:<26}{figure:<24}{name:<13}"
-                lines.append(f"{head}{median:>12.4g}  {spread:<24}{ratio}")
-    return lines
+def _measure(
+    layout: Layout, started: Probes, name: str, one: Measurement, rounds: int, say: Say
+) -> Measured:
+    values: _Values = {}
+    failed: dict[str, str] = {}
+    logs = layout.reports / "bench"
+    rounds = 1 if one.once else rounds
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=layout.build) as scratch:
+        for turn in range(rounds):
+            for case, contender in _order(one, turn):
+                what = f"{case}, {contender}"
+                if what in failed:
+                    continue
+                say(f"{name}, round {turn + 1} of {rounds}: {what}")
+                log = logs / f"{name}-{what}.log".replace(" ", "-").replace(",", "")
+                try:
+                    _sample(started, one, case, contender, Path(scratch), log, values)
+                except (ProbeFailed, ValueError) as error:
+                    failed[what] = str(error)
+                    say(f"  failed: {error}")
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return Measured(today, rounds, values, failed)
 
 
-def _machine() -> dict[str, str]:
-    cores = str(os.cpu_count())
-    return {"processor": platform.machine(), "cores": cores, "python": platform.python_version()}
+def _order(one: Measurement, turn: int) -> Iterator[tuple[str, str]]:
+    """Every case with one contender after the other, the other way round in every second turn."""
+    names = list(one.contenders)
+    for case in one.cases:
+        for contender in names if turn % 2 == 0 else reversed(names):
+            yield case, contender
+
+
+def _sample(
+    started: Probes, one: Measurement, case: str, contender: str, scratch: Path, log: Path,
+    values: _Values,
+) -> None:  # fmt: skip
+    """Run the probe once and add what it told to `values`."""
+    tree = one.contenders[contender]
+    # Verbs on the series keep what they work on; an engine makes its checkpoint anew.
+    folder = scratch / tree
+    arguments = [word.format(folder=folder) for word in one.arguments(case, contender)]
+    told = started.ask(tree, one.probe, arguments, log)
+    for row, figures in one.read(case, told):
+        for figure, value in figures.items():
+            values.setdefault(row, {}).setdefault(figure, {}).setdefault(contender, []).append(
+                value
+            )
+
+
+def kept(layout: Layout, made: Mapping[str, str]) -> Run:
+    """The last run, as far as it was made with the same things; else an empty one."""
+    last = samples.read(path(layout))
+    return last if last and last.made_with == made else Run(made)
+
+
+def failures(run: Run) -> list[str]:
+    return [
+        f"{name}: {what}: {line}"
+        for name, one in run.measured.items()
+        for what, line in one.failed.items()
+    ]

@@ -7,25 +7,13 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 
-from scripts import baseline, hub, record
+from scripts import baseline, hub, page, record
 from scripts.baseline import Baseline, Comparison, first_line
 from scripts.layout import Layout
 from scripts.pin import Pin
 from scripts.suites import Result, Suite
 from scripts.upstream import Choice
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
-       color: #1a1a1a; background: #fff }
-h2 { margin-top: 2rem } table { border-collapse: collapse; width: 100% }
-th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0;
-         border-bottom: 1px solid #ddd; overflow-wrap: anywhere }
-td.n { text-align: right; white-space: nowrap } .ok { color: #16691f } .bad { color: #a3140f }
-code { font-size: 13px } summary { cursor: pointer } p.note { color: #555 }
-@media (prefers-color-scheme: dark) {
-  body { color: #ddd; background: #181818 } th, td { border-color: #444 }
-  .ok { color: #7ccf86 } .bad { color: #ff8a80 } p.note { color: #aaa } }
-"""
 _DIFFERENCES = (
     ("broken", "Passed on base, does not pass now"),
     ("failing", "Fails, and is no known failure"),
@@ -48,26 +36,9 @@ def write(
             parts += [*_comparison(found, base), *_plan(suite.choices)]
             parts.append(_environment(layout, base))
     title = f"{pin.project} {pin.tag} with the series, on {hub.tier(device)}"
-    page = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style><h1>{escape(title)}</h1>{''.join(parts)}</html>\n"
-    )
     path = layout.reports / "index.html"
-    path.write_text(page, encoding="utf-8")
+    path.write_text(page.document(title, parts), encoding="utf-8")
     return path
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """`rows` are of HTML, `head` is text. A column headed "#" is of numbers."""
-    names = list(head)
-    lines = ["<tr>", *(f"<th>{escape(name)}</th>" for name in names), "</tr>"]
-    for row in rows:
-        cells = zip(names, row, strict=True)
-        marked = (
-            f'<td class="n">{c}</td>' if name == "#" else f"<td>{c}</td>" for name, c in cells
-        )
-        lines += ["<tr>", *marked, "</tr>"]
-    return f"<table>{''.join(lines)}</table>"
 
 
 def _overview(chosen: list[Suite], results: list[Result]) -> str:
@@ -81,7 +52,7 @@ def _overview(chosen: list[Suite], results: list[Result]) -> str:
             kind, word = ("ok", "passed") if result.passed else ("bad", "failed")
             state, said = f'<b class="{kind}">{word}</b>', result.summary
         rows.append((escape(suite.name), state, escape(said)))
-    return _table(("suite", "result", ""), rows)
+    return page.table(("suite", "result", ""), rows)
 
 
 def _findings(result: Result) -> str:
@@ -92,7 +63,7 @@ def _findings(result: Result) -> str:
 def _tests(title: str, tests: Mapping[str, str]) -> str:
     rows = [(f"<code>{escape(t)}</code>", escape(first_line(why))) for t, why in tests.items()]
     opened = f"<details><summary>{escape(title)}: {len(tests)}</summary>"
-    return f"{opened}{_table(('test', 'what pytest said'), rows)}</details>"
+    return f"{opened}{page.table(('test', 'what pytest said'), rows)}</details>"
 
 
 def _comparison(found: Comparison, base: Baseline | None) -> list[str]:
@@ -129,10 +100,10 @@ def _plan(choices: Iterable[Choice]) -> list[str]:
     skips = [(escape(w), escape(step), str(n)) for (w, step), n in sorted(why_not.items())]
     return [
         "<h2>Upstream's suites that ran</h2>",
-        _table(("suite", "step", "device", "#", "why"), runs),
+        page.table(("suite", "step", "device", "#", "why"), runs),
         '<p class="note">Numbers are minutes of test time as recorded on base.</p>',
         "<details><summary>Upstream's suites that did not run</summary>",
-        _table(("why not", "step", "#"), skips),
+        page.table(("why not", "step", "#"), skips),
         "</details>",
     ]
 
@@ -144,4 +115,4 @@ def _environment(layout: Layout, base: Baseline | None) -> str:
         (escape(name), escape(version), escape(then.get(name, "-")))
         for name, version in sorted(here.items())
     ]
-    return f"<h2>Environment</h2>{_table(('what', 'here', 'baseline'), rows)}"
+    return f"<h2>Environment</h2>{page.table(('what', 'here', 'baseline'), rows)}"

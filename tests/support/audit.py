@@ -2,7 +2,8 @@
 
 `audit` runs one family through both model runners, the encoder CUDA graphs and the position
 ids, and reports where every field lives, what moved, what waited and what CUDA would refuse.
-`python -m tests.support.audit [FAMILY ...]` prints one JSON line a family, for any vLLM.
+`python -m tests.support.audit [--typical] [FAMILY …]` prints one JSON line a family, for any
+vLLM.
 """
 
 # ruff: noqa: ANN401 (models and their inputs)
@@ -29,7 +30,7 @@ from tests.support import models
 from tests.support.accelerator import DEVICE, Accelerator, DeviceTensor, Record
 from tests.support.checkpoints import make_checkpoint
 from tests.support.cuda_tree import cuda_tree
-from tests.support.families import FAMILIES, Family, cases
+from tests.support.families import FAMILIES, Cases, Family, cases, typical
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -88,11 +89,11 @@ class Report:
         return sorted(f"{fault} [{', '.join(where)}]" for fault, where in steps.items())
 
 
-def audit(family: Family, checkpoint: Path, *, strict: bool = True) -> Report:
+def audit(family: Family, checkpoint: Path, *, strict: bool = True, shown: Cases = cases) -> Report:
     """Build the family from its checkpoint folder and run everything it supports."""
     vllm_config = models.make_config(checkpoint, **family.options)
     fields = models.field_owner(vllm_config)._get_mm_fields_config
-    prepared = list(cases(family, vllm_config))
+    prepared = list(shown(family, vllm_config))
     with cuda_tree(strict=strict) as accelerator, torch.inference_mode():
         with accelerator.unwatched():
             model = models.make_model(vllm_config, device=DEVICE)
@@ -274,13 +275,15 @@ def main(arguments: list[str]) -> int:
     """Audit the families that the command line names, or all."""
     parser = argparse.ArgumentParser(prog="audit", description=__doc__)
     parser.add_argument("families", nargs="*", choices=[*FAMILIES, []], metavar="FAMILY")
+    parser.add_argument("--typical", action="store_true", help="few and many items, long ones")
     options = parser.parse_args(arguments)
 
+    shown = typical if options.typical else cases
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     # vLLM logs to stdout, where only the result may be.
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
         reports = [
-            audit(FAMILIES[name], make_checkpoint(name, Path(folder, name)))
+            audit(FAMILIES[name], make_checkpoint(name, Path(folder, name)), shown=shown)
             for name in options.families or FAMILIES
         ]
     for report in reports:

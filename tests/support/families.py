@@ -155,6 +155,9 @@ def sub_configs(config: PretrainedConfig) -> PretrainedConfig:
     return config
 
 
+Cases = Callable[[Family, "VllmConfig"], Iterator[tuple[str, list[models.Inputs]]]]
+"""Names, each with requests that make one batch."""
+
 IMAGE = ((128, 96), (64, 64))
 VIDEO = ((4, 128, 96), (6, 64, 64))
 AUDIO = ((1.0,), (2.5,))
@@ -240,6 +243,27 @@ def cases(family: Family, vllm_config: VllmConfig) -> Iterator[tuple[str, list[m
         yield modality, [one]
         yield f"{modality} twice", [one, again]
         yield f"{modality} mixed", [one, other]
+
+
+def typical(family: Family, vllm_config: VllmConfig) -> Iterator[tuple[str, list[models.Inputs]]]:
+    """What people send in one request: few images, many images, a long video, an audio."""
+    for modality, (size, _) in family.sizes.items():
+        for name, number, longer in _TYPICAL[modality]:
+            shown = _longer(size, longer)
+            yield name, [_request(family, vllm_config, modality, shown, n) for n in range(number)]
+
+
+_TYPICAL = {
+    "image": (("few images", 2, 1), ("many images", 16, 1)),
+    "video": (("long video", 1, 8),),
+    "audio": (("audio", 1, 1),),
+}
+"""Modality to names, each with how many items and how many times as long as the first size."""
+
+
+def _longer(size: Size, times: int) -> Size:
+    """Frames come first, but where a size is a row of slices."""
+    return size * times if isinstance(size[0], tuple) else (size[0] * times, *size[1:])
 
 
 def _request(

@@ -1,7 +1,8 @@
 """A process that has vLLM loaded and forks for each probe, which starts fresh and at once.
 
-It says where its vLLM is. Then one JSON object a line comes in, one exit status goes out:
-{"module", "arguments", "seconds", "out", "log"}; output goes to these two files.
+`python -m tests.support.forked [MODULE…]` loads these, too, and says where its vLLM is. Then one
+JSON object a line comes in, one exit status goes out: {"module", "arguments", "seconds", "out",
+"log"}; output goes to these two files.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def _become(asked: dict[str, Any]) -> NoReturn:
         for number, path in ((1, asked["out"]), (2, asked["log"])):
             with open(path, "wb") as file:
                 os.dup2(file.fileno(), number)
-        sys.stdin = open(os.devnull)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         status = importlib.import_module(asked["module"]).main(asked["arguments"])
     except SystemExit as end:  # of a parser of arguments
         status = end.code if isinstance(end.code, int) else 1
@@ -37,16 +38,15 @@ def _become(asked: dict[str, Any]) -> NoReturn:
         os._exit(status)
 
 
-def main() -> int:
+def main(modules: list[str]) -> int:
     """Answer until the input ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # vLLM logs to stdout, where only answers may be
 
-    import transformers
     import vllm
-    from vllm.config import VllmConfig
 
-    assert transformers and VllmConfig  # loaded here, once
+    for module in modules:
+        importlib.import_module(module)
     answers.write(json.dumps({"vllm": vllm.__file__}) + "\n")
     for line in sys.stdin:
         child = os.fork()
@@ -60,4 +60,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

@@ -53,7 +53,9 @@ def probe(folder: Path, recipe: Recipe) -> dict[str, Any]:
     """Seconds and bytes from the start of `LLM()`; `reserved` and `wanted` are in tokens."""
     import vllm
 
-    checkpoint = make_checkpoint("qwen3_vl", folder / "qwen3_vl", weights=True)
+    checkpoint = folder / "qwen3_vl"
+    if not checkpoint.exists():
+        make_checkpoint("qwen3_vl", checkpoint, weights=True)
     options = {**OPTIONS, "max_model_len": 65536, "max_num_batched_tokens": 8192}
     asked: Any = prompt("qwen3_vl", {"image": (1,)})
     greedy = vllm.SamplingParams(temperature=0, max_tokens=1)

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support.checkpoints import make_checkpoint
+from tests.support.checkpoints import CHECKPOINTS, make_checkpoint
 from tests.support.renderers import make_renderer
 from tests.support.telling import telling
 
@@ -200,7 +200,8 @@ def probe(
 def main(arguments: list[str]) -> int:
     """Parse the command line and print the measurement as one line."""
     parser = argparse.ArgumentParser(prog="warmup_probe", description=__doc__)
-    parser.add_argument("--checkpoint", type=Path, help="default: a tiny Qwen3-VL, made here")
+    parser.add_argument("--checkpoint", type=Path, help="default: a tiny one, made here")
+    parser.add_argument("--family", choices=sorted(CHECKPOINTS), default="qwen3_vl", metavar="NAME")
     parser.add_argument("--max-model-len", type=int, default=262144, metavar="TOKENS")
     parser.add_argument("--max-num-batched-tokens", type=int, default=8192, metavar="TOKENS")
     parser.add_argument("--recipe", choices=sorted(RECIPES), default="stock")
@@ -210,7 +211,7 @@ def main(arguments: list[str]) -> int:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     with telling() as tell, tempfile.TemporaryDirectory() as folder:
         result = probe(
-            options.checkpoint or make_checkpoint("qwen3_vl", Path(folder)),
+            options.checkpoint or make_checkpoint(options.family, Path(folder)),
             max_model_len=options.max_model_len,
             max_num_batched_tokens=options.max_num_batched_tokens,
             recipe=options.recipe,

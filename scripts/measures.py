@@ -1,0 +1,244 @@
+"""What `bench` measures: cases, who contends in each, and how its probe's words are read."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Told = Mapping[str, Any]
+"""One JSON line of a probe."""
+Row = tuple[str, Mapping[str, float]]
+"""A case, and its figures."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`unit`: "s", "B", "/s" or empty for a number of things."""
+
+    title: str
+    unit: str = ""
+    less_is_better: bool = True
+
+
+FIGURES: Mapping[str, Figure] = {
+    "warmup_seconds": Figure("time of the warmup", "s"),
+    "warmup_peak_bytes": Figure("memory at its peak, above idle", "B"),
+    "first_request_seconds": Figure("first request after it", "s"),
+    "start_seconds": Figure("start of the engine", "s"),
+    "first_token_seconds": Figure("start to first token", "s"),
+    "peak_bytes": Figure("memory at its peak, above idle", "B"),
+    "reserved_over_wanted": Figure("encoder budget reserved, of what is wanted"),
+    "h2d_copies": Figure("copies to the device"),
+    "h2d_bytes": Figure("bytes to the device", "B"),
+    "h2d_pageable_bytes": Figure("of these, pageable", "B"),
+    "syncs": Figure("syncs"),
+    "broadcast_bytes": Figure("broadcast a turn", "B"),
+    "engine_cpu_seconds": Figure("CPU of the engine process a turn", "s"),
+    "seconds": Figure("a turn, from end to end", "s"),
+    "latency": Figure("a request alone, median", "s"),
+    "slowest": Figure("the slowest of them", "s"),
+    "throughput": Figure("requests in one call", "/s", less_is_better=False),
+    "verb_seconds": Figure("time", "s"),
+}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """`contenders`: name → tree (`base`, `warmup budget` or `patched`); the first is compared with.
+
+    `cases` gives each case the arguments of its probe, for all contenders or by name of one.
+    `{folder}` in them stands for a folder of that contender. With `once`, one run has all samples.
+    """
+
+    title: str
+    note: str
+    probe: str
+    cases: Mapping[str, Sequence[str] | Mapping[str, Sequence[str]]]
+    read: Callable[[str, Sequence[Told]], Iterable[Row]]
+    contenders: Mapping[str, str] = field(
+        default_factory=lambda: {"base": "base", "patched": "patched"}
+    )
+    once: bool = False
+    panels: str = "figure"
+    """What the plot has one panel for: each figure, or each kind of case ("family, kind")."""
+
+    def arguments(self, case: str, contender: str) -> Sequence[str]:
+        given = self.cases[case]
+        return given[contender] if isinstance(given, Mapping) else given
+
+
+def _figures(*names: str) -> Callable[[str, Sequence[Told]], Iterator[Row]]:
+    """Read the fields of these names from the one line that a probe prints."""
+
+    def read(case: str, told: Sequence[Told]) -> Iterator[Row]:
+        yield case, {name: told[0][name] for name in names if told[0].get(name) is not None}
+
+    return read
+
+
+def _warmup(case: str, told: Sequence[Told]) -> Iterator[Row]:
+    if told[0]["warmup_failures"]:
+        raise ValueError("the warmup failed, and a failed one is quick")
+    names = ("warmup_seconds", "warmup_peak_bytes", "first_request_seconds")
+    yield from _figures(*names)(case, told)
+
+
+def _start(case: str, told: Sequence[Told]) -> Iterator[Row]:
+    for name, figures in _figures("start_seconds", "first_token_seconds", "peak_bytes")(case, told):
+        share = told[0]["reserved"] / told[0]["wanted"]
+        yield name, {**figures, "reserved_over_wanted": share}
+
+
+_AUDITED = ("h2d_copies", "h2d_bytes", "h2d_pageable_bytes", "syncs")
+
+
+def _copies(_case: str, told: Sequence[Told]) -> Iterator[Row]:
+    """Encoder and position ids of one request, in the first model runner."""
+    for report in told:
+        kinds: dict[str, dict[str, float]] = {}
+        for run in report["runs"]:
+            if run["step"] in ("runner v1", "positions"):
+                figures = kinds.setdefault(run["case"], dict.fromkeys(_AUDITED, 0))
+                for name in _AUDITED:
+                    figures[name] += run[name]
+        for kind, figures in kinds.items():
+            yield f"{report['family']}, {kind}", figures
+
+
+def _window(_case: str, told: Sequence[Told]) -> Iterator[Row]:
+    """One sample a turn, but for the first with a window, which brings it."""
+    seen = set()
+    for turn in told[0]["turns"]:
+        images = turn["images"]
+        if images in seen:
+            names = ("broadcast_bytes", "engine_cpu_seconds", "seconds")
+            yield f"{images} images", {name: turn[name] for name in names}
+        seen.add(images)
+
+
+def _processing(_case: str, told: Sequence[Told]) -> Iterator[Row]:
+    for kind, found in told[0]["kinds"].items():
+        latencies = found["latencies"]
+        yield (
+            kind,
+            {
+                "latency": statistics.median(latencies),
+                "slowest": max(latencies),
+                "throughput": told[0]["requests"] / found["together"],
+            },
+        )
+
+
+def _verbs(_case: str, told: Sequence[Told]) -> Iterator[Row]:
+    for verb, seconds in told[0].items():
+        yield verb, {"verb_seconds": seconds}
+
+
+_LENGTHS = ("--max-model-len", "262144", "--max-num-batched-tokens", "8192")
+TURNS = 6
+MEASUREMENTS: Mapping[str, Measurement] = {
+    "warmup": Measurement(
+        "Renderer warmup",
+        "262,144 tokens of context, 8,192 a prefill step. The tiny checkpoints have the processors"
+        " of the real models. “#55448” is the series up to that pull request. Long video: scoped"
+        " keys of 469,762,048 pixels, which base does not read when it sizes its items.",
+        "tests.support.warmup_probe",
+        {
+            "stock": (*_LENGTHS, "--first-request", "small"),
+            "stock, full-size request": (*_LENGTHS, "--first-request", "full"),
+            "long video": (*_LENGTHS, "--recipe", "long-video"),
+            "many modalities": (*_LENGTHS, "--family", "qwen2_5_omni"),
+        },
+        _warmup,
+        {"base": "base", "#55448": "warmup budget", "patched": "patched"},
+    ),
+    "start": Measurement(
+        "Engine start",
+        "Qwen3-VL, in one process, without profiling of the encoder. Long video: 58,720,256 pixels"
+        " in the video scope; base reads no scope when it sizes its budget and needs the flat"
+        " recipe for the same videos, which gives images the size, too.",
+        "tests.support.start_probe",
+        {
+            "stock": ("{folder}",),
+            "long video": {
+                "base": ("{folder}", "--recipe", "long-video-flat"),
+                "patched": ("{folder}", "--recipe", "long-video"),
+            },
+        },
+        _start,
+    ),
+    "copies": Measurement(
+        "Host to device, by family",
+        "Encoder and positions of one request on the simulated accelerator: exact numbers, no"
+        " times. Sizes are those of tiny items and towers.",
+        "tests.support.audit",
+        {"all": ("--typical",)},
+        _copies,
+        once=True,
+        panels="kind",
+    ),
+    "window": Measurement(
+        "Rolling window",
+        "One conversation: a window of images, which the prefix cache covers, is sent again each"
+        f" turn with one more text. {TURNS - 1} turns in one engine with a worker process.",
+        "tests.support.window_probe",
+        {"all": ("{folder}", "--images", "1", "5", "25", "--turns", str(TURNS))},
+        _window,
+        once=True,
+    ),
+    "processing": Measurement(
+        "Processing path",
+        "Real HF processors on requests that no cache has seen. Nothing here should be better or"
+        " worse than base.",
+        "tests.support.processing_probe",
+        {"all": ("{folder}",)},
+        _processing,
+    ),
+    "series": Measurement(
+        "Verbs on the series",
+        "On trees that hold nothing else to do. apply and pick work in a tree apart, so that no"
+        " failure leaves a half-done one; git and quilt work in place.",
+        "tests.support.series_probe",
+        {"all": {by: ("{folder}", by) for by in ("git", "quilt", "product")}},
+        _verbs,
+        {"git": "patched", "quilt": "patched", "product": "patched"},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A row of the README: what it says, and the figure that it shows."""
+
+    text: str
+    measurement: str
+    case: str
+    figure: str
+
+
+HEADLINES = (
+    Headline("renderer warmup, time", "warmup", "stock", "warmup_seconds"),
+    Headline("renderer warmup, peak memory", "warmup", "stock", "warmup_peak_bytes"),
+    Headline("engine start to first token", "start", "stock", "first_token_seconds"),
+    Headline(
+        "engine start to first token, long videos", "start", "long video", "first_token_seconds"
+    ),
+    Headline(
+        "encoder budget reserved, of what long videos need",
+        "start", "long video", "reserved_over_wanted",
+    ),
+    Headline(
+        "copies to the device, Qwen3-VL with many images",
+        "copies", "qwen3_vl, many images", "h2d_copies",
+    ),
+    Headline("syncs of that request", "copies", "qwen3_vl, many images", "syncs"),
+    Headline(
+        "broadcast a turn, window of 25 images", "window", "25 images", "broadcast_bytes"
+    ),
+    Headline(
+        "CPU of the engine process that turn", "window", "25 images", "engine_cpu_seconds"
+    ),
+    Headline("requests with an image a second", "processing", "image", "throughput"),
+)  # fmt: skip
