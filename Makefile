@@ -1,5 +1,5 @@
 # One line a target; what it does is in scripts/. Settings are environment or make variables:
-# SOURCE GIT_URL VLLM_DIR RESOLVE CHECK DIST DEVICE KERNELS DRY_RUN SUITES ROUNDS EACH FORK ONTO BRANCH
+# SOURCE GIT_URL VLLM_DIR RESOLVE CHECK DIST DEVICE KERNELS DRY_RUN SUITES BENCH ROUNDS RECORD EACH FORK ONTO BRANCH
 # PATCHES TAG SHA256 COMMIT (see README.md).
 PYTHON ?= python3
 RUN = @$(PYTHON) -m scripts
@@ -33,7 +33,7 @@ fetch: ## get the pinned source, nothing else
 	$(RUN) fetch
 verify: ## prove the source's hash, compare the sources at hand
 	$(RUN) verify
-bench: ## measure base against patched
+bench: ## measure base against patched, in build/reports/bench.html (BENCH=part)
 	$(RUN) bench
 baseline: ## record what upstream's tests do without the series
 	$(RUN) baseline

@@ -23,22 +23,26 @@ from scripts import (
     annotation,
     baseline,
     bench,
+    benchpage,
     build,
     carry,
     dist,
     doctor,
     each,
     fork,
+    headline,
     hub,
     layout,
     lint,
     machine,
+    measures,
     options,
     pin,
     pipeline,
     record,
     report,
     roll,
+    samples,
     series,
     sessions,
     shards,
@@ -202,8 +206,8 @@ def test(args: argparse.Namespace, where: Layout) -> None:
     print(f"the whole of it: {where.shown(page)}")
 
 
-def _names(suites_asked_for: str) -> list[str]:
-    return re.split(r"[\s,]+", suites_asked_for) if suites_asked_for else []
+def _names(asked_for: str) -> list[str]:
+    return re.split(r"[\s,]+", asked_for) if asked_for else []
 
 
 def record_baseline(args: argparse.Namespace, where: Layout) -> None:
@@ -325,12 +329,23 @@ def _conclude(results: list[suites.Result]) -> None:
 
 def measure(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
+    wanted = bench.chosen(measures.MEASUREMENTS, _names(args.bench))
     with layout.locked(where, "bench"):
         plan = build.plan(where, release, args.device, args.kernels)
         build.build(where, release, plan, say=_say)
-        report = bench.warmup(where, release, plan, rounds=args.rounds, say=_say)
-    for line in report:
-        print(line)
+        run = bench.kept(where, bench.made_with(where, release, plan.device))
+        trees = bench.trees(where, release)
+        for new in bench.run(where, plan.device, trees, wanted, run, rounds=args.rounds, say=_say):
+            samples.write(bench.path(where), run := new)
+        written = [benchpage.write(where, measures.MEASUREMENTS, run)]
+        written += headline.record(where) if args.record else []
+    for name, one in wanted.items():
+        print("\n".join(benchpage.lines(one, run.measured[name])))
+    for path in written:
+        print(f"written  {where.shown(path)}")
+    failed = bench.failures(run)
+    if failed:
+        raise CheckFailed("\n  ".join(["some figures are missing:", *failed]), hint="see the logs")
 
 
 def emit_pipeline(_args: argparse.Namespace, where: Layout) -> None:

@@ -73,16 +73,16 @@ def run(
     device: str,
     commits: Mapping[str, str],
     wanted: Mapping[str, Measurement],
-    run: Run,
+    last: Run,
     *,
     rounds: int,
     say: Say,
 ) -> Iterator[Run]:
-    """Measure what is `wanted`; yields `run` with each measurement as it ends."""
+    """Measure what is `wanted`; yields `last` with each measurement in it as it ends."""
     with probes.started(layout, device, commits) as started:
         for name, one in wanted.items():
-            run = run.with_one(name, _measure(layout, started, name, one, rounds, say))
-            yield run
+            last = last.with_one(name, _measure(layout, started, name, one, rounds, say))
+            yield last
 
 
 def _measure(

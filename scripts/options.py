@@ -47,7 +47,9 @@ _OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
     ("each", "0", _switch, "check"),
     ("suites", "", str, "test baseline"),
     ("shard", "", str, "test"),
-    ("rounds", "5", int, "bench"),
+    ("bench", "", str, "bench"),
+    ("rounds", "3", int, "bench"),
+    ("record", "0", _switch, "bench"),
 )
 NAMES = tuple(option for option, *_ in _OPTIONS)
 """Of all options; in capitals they are variables."""

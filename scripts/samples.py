@@ -1,4 +1,4 @@
-"""What `bench` measured: every sample, kept in one JSON file; medians, spreads, gains of them."""
+"""What `bench` measured: every sample, kept in one JSON file; medians and spreads of them."""
 
 from __future__ import annotations
 
@@ -52,12 +52,6 @@ class Spread:
 
     def overlaps(self, other: Spread) -> bool:
         return self.low <= other.high and other.low <= self.high
-
-
-def gain(first: Spread, other: Spread, *, less_is_better: bool) -> float | None:
-    """How many times better the other median is; None where that is no number."""
-    better, worse = (other, first) if less_is_better else (first, other)
-    return worse.median / better.median if better.median else None
 
 
 def read(path: Path) -> Run | None:
