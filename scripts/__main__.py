@@ -329,7 +329,7 @@ def _conclude(results: list[suites.Result]) -> None:
 
 def measure(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
-    wanted = bench.chosen(measures.MEASUREMENTS, _names(args.bench))
+    wanted = bench.chosen(measures.on(build.device(args.device)), _names(args.bench))
     with layout.locked(where, "bench"):
         plan = build.plan(where, release, args.device, args.kernels)
         build.build(where, release, plan, say=_say)

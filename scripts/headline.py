@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts import bench, samples
+from scripts import bench, measures, samples
 from scripts.benchpage import amount, compared
 from scripts.errors import OverlayError
 from scripts.layout import Layout
-from scripts.measures import FIGURES, HEADLINES, MEASUREMENTS, Headline
+from scripts.measures import FIGURES, HEADLINES, Headline
 from scripts.samples import Run
 
 BEGIN, END = "<!-- figures: make bench RECORD=1 -->\n", "<!-- end of figures -->\n"
@@ -23,7 +23,8 @@ def recorded(layout: Layout) -> Path:
 def record(layout: Layout) -> list[Path]:
     """Take the last run for the README; it must have every measurement, and no failure."""
     run = samples.read(bench.path(layout))
-    lacking = [name for name in MEASUREMENTS if run is None or name not in run.measured]
+    device = run.made_with["device"].split(":")[0] if run else ""
+    lacking = [name for name in measures.on(device) if run is None or name not in run.measured]
     if run is None or lacking or bench.failures(run):
         faults = [f"{name} is not measured" for name in lacking]
         faults += bench.failures(run) if run else []

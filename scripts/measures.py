@@ -63,6 +63,8 @@ class Measurement:
     once: bool = False
     panels: str = "figure"
     """What the plot has one panel for: each figure, or each kind of case ("family, kind")."""
+    device: str = ""
+    """The one that it needs, if any."""
 
     def arguments(self, case: str, contender: str) -> Sequence[str]:
         given = self.cases[case]
@@ -105,6 +107,21 @@ def _copies(_case: str, told: Sequence[Told]) -> Iterator[Row]:
                     figures[name] += run[name]
         for kind, figures in kinds.items():
             yield f"{report['family']}, {kind}", figures
+
+
+def _moved(_case: str, told: Sequence[Told]) -> Iterator[Row]:
+    """Events of a GPU, by their names in CUDA's own profiler interface."""
+    for kind, events in told[0]["kinds"].items():
+        copies = [event for event in events if event["name"].startswith("Memcpy HtoD")]
+        yield (
+            kind,
+            {
+                "h2d_copies": len(copies),
+                "h2d_bytes": sum(e["bytes"] for e in copies),
+                "h2d_pageable_bytes": sum(e["bytes"] for e in copies if "Pageable" in e["name"]),
+                "syncs": sum("Synchronize" in event["name"] for event in events),
+            },
+        )
 
 
 def _window(_case: str, told: Sequence[Told]) -> Iterator[Row]:
@@ -179,6 +196,14 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         once=True,
         panels="kind",
     ),
+    "device": Measurement(
+        "Host to device, on the GPU",
+        "The same of a request to a real engine with Qwen3-VL, counted by torch's profiler.",
+        "tests.support.device_probe",
+        {"all": ("{folder}",)},
+        _moved,
+        device="cuda",
+    ),
     "window": Measurement(
         "Rolling window",
         "One conversation: a window of images, which the prefix cache covers, is sent again each"
@@ -206,6 +231,11 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         {"git": "patched", "quilt": "patched", "product": "patched"},
     ),
 }
+
+
+def on(device: str) -> dict[str, Measurement]:
+    """The measurements that can be made on `device`, by name."""
+    return {name: one for name, one in MEASUREMENTS.items() if one.device in ("", device)}
 
 
 @dataclass(frozen=True)

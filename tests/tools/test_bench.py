@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import bench, benchpage, headline, probes, samples, scale
+from scripts import bench, benchpage, headline, measures, probes, samples, scale
 from scripts.errors import OverlayError
 from scripts.layout import Layout
 from scripts.measures import FIGURES, HEADLINES, MEASUREMENTS, Measurement, Row, Told
@@ -118,7 +118,7 @@ def measured(values: samples.Values) -> Measured:
 
 
 SOME = Run(
-    {"base": "vLLM v0.28.0", "patched": "tree 12"},
+    {"base": "vLLM v0.28.0", "patched": "tree 12", "device": "cpu"},
     {
         "one": measured(
             {
@@ -180,6 +180,23 @@ def test_the_page_has_every_row_and_needs_no_other_file(layout: Layout) -> None:
     assert not re.search(r"""(src|href)=["'](?!#)""", text)
 
 
+def test_copies_and_waits_of_a_gpu_are_told_by_name() -> None:
+    events = [
+        {"name": "Memcpy HtoD (Pageable -> Device)", "bytes": 24},
+        {"name": "Memcpy HtoD (Pinned -> Device)", "bytes": 100},
+        {"name": "Memcpy DtoH (Device -> Pinned)", "bytes": 7},
+        {"name": "cudaStreamSynchronize", "bytes": 0},
+        {"name": "cudaLaunchKernel", "bytes": 0},
+    ]
+    found = MEASUREMENTS["device"].read("all", [{"kinds": {"few images": events}}])
+    told = {"h2d_copies": 2, "h2d_bytes": 124, "h2d_pageable_bytes": 24, "syncs": 1}
+    assert list(found) == [("few images", told)]
+
+
+def test_what_needs_a_gpu_is_measured_on_one() -> None:
+    assert set(measures.on("cuda")) - set(measures.on("cpu")) == {"device"}
+
+
 def window(images: Mapping[int, float]) -> Measured:
     return measured(
         {
@@ -223,7 +240,7 @@ def test_every_headline_is_a_figure_that_is_measured() -> None:
 def test_the_readme_shows_the_figures_of_the_committed_run() -> None:
     found = samples.read(headline.recorded(Layout.of(REPO, None)))
     assert found is not None
-    assert set(found.measured) == set(MEASUREMENTS)
+    assert set(found.measured) == set(measures.on(found.made_with["device"]))
     assert bench.failures(found) == []
     readme = (REPO / "README.md").read_text()
     assert headline.replaced(readme, found) == readme
@@ -252,7 +269,7 @@ def test_a_recorded_run_changes_only_the_figures_of_the_readme(layout: Layout) -
     for (name, case, figure), found in rows.items():
         values.setdefault(name, {}).setdefault(case, {})[figure] = found
     made = dict.fromkeys(("processor", "cores", "memory", "device", "base", "patched"), "x")
-    whole = Run(made, {name: measured(values.get(name, {})) for name in MEASUREMENTS})
+    whole = Run(made, {name: measured(values.get(name, {})) for name in measures.on("x")})
     samples.write(bench.path(layout), whole)
     readme = layout.root / "README.md"
     readme.write_text(f"before\n{headline.BEGIN}old\n{headline.END}after\n")
