@@ -90,7 +90,10 @@ class Report:
 
 
 def audit(family: Family, checkpoint: Path, *, strict: bool = True, shown: Cases = cases) -> Report:
-    """Build the family from its checkpoint folder and run everything it supports."""
+    """Build the family from its checkpoint folder and run everything it supports.
+
+    `typical` requests go through the first runner alone: that tells what they move.
+    """
     vllm_config = models.make_config(checkpoint, **family.options)
     fields = models.field_owner(vllm_config)._get_mm_fields_config
     prepared = list(shown(family, vllm_config))
@@ -101,7 +104,7 @@ def audit(family: Family, checkpoint: Path, *, strict: bool = True, shown: Cases
         report = Report(checkpoint.name, type(model).__name__, fields.__module__)
         for name, requests in prepared:
             report.placements += audited.placements(requests, report.placements)
-            report.runs += audited.runs(name, requests)
+            report.runs += audited.runs(name, requests, everything=shown is not typical)
     return report
 
 
@@ -127,14 +130,17 @@ class _Audit:
                     seen.add((modality, name))
                     yield _placement(modality, name, flags[name], value)
 
-    def runs(self, case: str, requests: Sequence[models.Inputs]) -> Iterator[Run]:
+    def runs(
+        self, case: str, requests: Sequence[models.Inputs], *, everything: bool
+    ) -> Iterator[Run]:
         features = [feature for request in requests for feature in request.features]
         # What is made once: caches, compiled kernels. If it fails, so do the next ones.
         with self._acc.unwatched(), suppress(Exception):
             self._v2(features)
         yield self._watch("runner v1", case, lambda: self._v1(features))
-        yield self._watch("runner v2", case, lambda: self._v2(features))
-        yield from self._graphs(case, features)
+        if everything:
+            yield self._watch("runner v2", case, lambda: self._v2(features))
+            yield from self._graphs(case, features)
         for request in requests:
             if not request.by_hand:
                 yield from self._positions(case, request)
