@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 
-from scripts import page, plots, scale
+from scripts import measures, page, plots, scale
 from scripts.layout import Layout
 from scripts.measures import FIGURES, Figure, Measurement
 from scripts.plots import Curves, Dots
@@ -41,8 +41,8 @@ def compared(first: Spread, other: Spread) -> str:
         return "none left" if first.median else "none before"
     ratio = other.median / first.median
     if ratio <= 0.5:
-        return f"1/{1 / ratio:.3g}"
-    return f"{ratio:.3g} times" if ratio >= 2 else f"{(ratio - 1) * 100:+.0f} %"
+        return f"1/{amount(1 / ratio, '')}"
+    return f"{amount(ratio, '')} times" if ratio >= 2 else f"{(ratio - 1) * 100:+.0f} %"
 
 
 def _judged(first: Spread, other: Spread, figure: Figure) -> str:
@@ -81,8 +81,8 @@ def html(layout: Layout, known: Mapping[str, Measurement], run: Run) -> str:
     """All that `run` has, self-contained."""
     facts = [(escape(name), escape(text)) for name, text in sorted(run.made_with.items())]
     parts = [
-        "<p>Medians of interleaved runs in one process layout, with the least and the most of them"
-        " in brackets; made by <code>make bench</code>.</p>"
+        "<p>Medians of interleaved runs in one process layout, each above the least and the most of"
+        " its samples; made by <code>make bench</code>.</p>"
     ]
     for name, one in known.items():
         if name in run.measured:
@@ -117,9 +117,11 @@ def _head(one: Measurement) -> list[str]:
 def _rows(one: Measurement, found: Measured) -> Iterator[list[str]]:
     first, *others = one.contenders
     for case, figures in found.values.items():
+        shown = escape(case)
         for name in (name for name in FIGURES if name in figures):
             figure, base = FIGURES[name], found.spread(case, name, first)
-            row = [escape(case), escape(figure.title), _cell(base, figure)]
+            row = [shown, escape(figure.title), _cell(base, figure)]
+            shown = ""
             for other in others:
                 there = found.spread(case, name, other)
                 row += [_cell(there, figure),
@@ -134,7 +136,7 @@ def _cell(spread: Spread | None, figure: Figure) -> str:
     if spread.low == spread.high:
         return median
     low, high = amount(spread.low, figure.unit), amount(spread.high, figure.unit)
-    return f"{median} <small>({low} … {high})</small>"
+    return f"{median} <br><small>{low} … {high}</small>"
 
 
 def _panels(one: Measurement, found: Measured) -> list[Dots]:
@@ -163,7 +165,8 @@ def _by_kind(one: Measurement, found: Measured) -> list[Dots]:
     kinds: dict[str, dict[str, dict[str, float]]] = {}
     for case, medians in _medians(one, found, "h2d_copies").items():
         family, _, kind = case.partition(", ")
-        kinds.setdefault(kind, {})[family] = medians
+        if family != measures.ALL:
+            kinds.setdefault(kind, {})[family] = medians
     return [Dots(f"copies, {kind}", dict(sorted(rows.items()))) for kind, rows in kinds.items()]
 
 
@@ -215,11 +218,11 @@ def _curves(models: Mapping[str, scale.Model]) -> Iterator[Curves]:
     workers = [2**k for k in range(7)]
     yield Curves(
         "Read by all workers at one turn a second", "workers", "bytes a second",
-        {f"{name}, {n} images": [(w, model.read_by_all(1, w, n)) for w in workers]
+        {f"{name}, {n:,} images": [(w, model.read_by_all(1, w, n)) for w in workers]
          for n in (25, scale.IMAGES) for name, model in models.items()},
     )  # fmt: skip
     most = min(model.most(25) for model in models.values())
-    rates = [most * share / 20 for share in range(1, 20)]
+    rates = [most * share / 20 for share in range(1, 19)]
     yield Curves(
         "Wait of a turn with 25 images for those before it", "turns a second", "seconds",
         {name: [(r, model.wait(r, 25)) for r in rates] for name, model in models.items()},

@@ -11,8 +11,8 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto
 h2 { margin-top: 2rem } table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0;
          border-bottom: 1px solid #ddd; overflow-wrap: anywhere }
-td.n { text-align: right; white-space: nowrap } .ok { color: #16691f } .bad { color: #a3140f }
-code { font-size: 13px } summary { cursor: pointer } p.note { color: #555 }
+.n { text-align: right; white-space: nowrap } small { color: #777 }
+.ok { color: #16691f } .bad { color: #a3140f } code { font-size: 13px } summary { cursor: pointer } p.note { color: #555 }
 svg { max-width: 100%; height: auto; margin: 1rem 0 }
 @media (prefers-color-scheme: dark) {
   body { color: #ddd; background: #181818 } th, td { border-color: #444 }
@@ -32,12 +32,10 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """`rows` are of HTML, `head` is text. A column headed "#" or "# name" is of numbers."""
     names = list(head)
     shown = (name if name == "#" else name.removeprefix("# ") for name in names)
-    lines = ["<tr>", *(f"<th>{escape(name)}</th>" for name in shown), "</tr>"]
+    kinds = [' class="n"' if name.startswith("#") else "" for name in names]
+    heads = zip(kinds, shown, strict=True)
+    lines = ["<tr>", *(f"<th{kind}>{escape(name)}</th>" for kind, name in heads), "</tr>"]
     for row in rows:
-        cells = zip(names, row, strict=True)
-        marked = (
-            f'<td class="n">{c}</td>' if name.startswith("#") else f"<td>{c}</td>"
-            for name, c in cells
-        )
-        lines += ["<tr>", *marked, "</tr>"]
+        cells = zip(kinds, row, strict=True)
+        lines += ["<tr>", *(f"<td{kind}>{cell}</td>" for kind, cell in cells), "</tr>"]
     return f"<table>{''.join(lines)}</table>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -101,7 +102,7 @@ def _one_of_dots(axes: Axes, panel: Dots, rows: Sequence[str], contenders: Seque
         values = [max(v, edge) for v in panel.rows.get(row, {}).values()]
         if values:
             axes.plot([min(values), max(values)], [y, y], color=_COLOURS[0], linewidth=0.8)
-    axes.set_title(panel.title)
+    axes.set_title(textwrap.fill(panel.title, 26))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks([])
     axes.margins(x=0.08)
@@ -122,6 +123,9 @@ def curves(layout: Layout, panels: Sequence[Curves]) -> str:
             word = name.split(",")[0]
             colours.setdefault(word, (_COLOURS[0], _COLOURS[-1], _COLOURS[1])[len(colours) % 3])
             styles[word] = styles.get(word, -1) + 1
+            axes.annotate(
+                name, line[-1], xytext=(5, 0), textcoords="offset points", va="center", fontsize=8
+            )
             axes.plot(*zip(*line, strict=True), color=colours[word], label=name,
                       linestyle=("-", "--", ":")[styles[word] % 3])  # fmt: skip
         for name, points in panel.points.items():
@@ -134,5 +138,4 @@ def curves(layout: Layout, panels: Sequence[Curves]) -> str:
         axes.set_title(panel.title)
         axes.set_xlabel(panel.x)
         axes.set_ylabel(panel.y)
-        axes.legend()
     return _svg(figure)
