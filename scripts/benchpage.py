@@ -101,7 +101,8 @@ def _measurement(layout: Layout, name: str, one: Measurement, found: Measured) -
     for what, line in found.failed.items():
         yield f'<p class="bad">Failed: {escape(what)}: <code>{escape(line)}</code></p>'
     if found.values:
-        yield plots.dots(layout, _panels(one, found), list(one.contenders))
+        for panels in _plots(one, found):
+            yield plots.dots(layout, panels, list(one.contenders))
         rows = list(_rows(one, found))
         table = page.table(_head(one), rows)
         folded = f"<details><summary>Table of {len(rows)} rows</summary>{table}</details>"
@@ -139,11 +140,11 @@ def _cell(spread: Spread | None, figure: Figure) -> str:
     return f"{median} <br><small>{low} … {high}</small>"
 
 
-def _panels(one: Measurement, found: Measured) -> list[Dots]:
+def _plots(one: Measurement, found: Measured) -> list[list[Dots]]:
     if one.panels == "kind":
-        return _by_kind(one, found)
+        return [_by_kind(one, found, figure) for figure in ("h2d_copies", "syncs")]
     names = [name for name in FIGURES if any(name in figures for figures in found.values.values())]
-    return [Dots(_titled(name), _medians(one, found, name)) for name in names[:4]]
+    return [[Dots(_titled(name), _medians(one, found, name)) for name in names]]
 
 
 def _titled(name: str) -> str:
@@ -160,14 +161,15 @@ def _medians(one: Measurement, found: Measured, figure: str) -> dict[str, dict[s
     return rows
 
 
-def _by_kind(one: Measurement, found: Measured) -> list[Dots]:
-    """Copies of each family, a panel for each kind of request."""
+def _by_kind(one: Measurement, found: Measured, figure: str) -> list[Dots]:
+    """A row for each family, a panel for each kind of request."""
     kinds: dict[str, dict[str, dict[str, float]]] = {}
-    for case, medians in _medians(one, found, "h2d_copies").items():
+    for case, medians in _medians(one, found, figure).items():
         family, _, kind = case.partition(", ")
         if family != measures.ALL:
             kinds.setdefault(kind, {})[family] = medians
-    return [Dots(f"copies, {kind}", dict(sorted(rows.items()))) for kind, rows in kinds.items()]
+    title = FIGURES[figure].title
+    return [Dots(f"{title}, {kind}", dict(sorted(rows.items()))) for kind, rows in kinds.items()]
 
 
 def _scale(layout: Layout, run: Run) -> Iterator[str]:

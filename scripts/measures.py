@@ -266,7 +266,7 @@ HEADLINES = (
         "start", "long video", "reserved_over_wanted",
     ),
     Headline(
-        "copies to the device, a request with 16 images, sum over all families",
+        "copies to the device, a request with 8 images, sum over all families",
         "copies", f"{ALL}, many images", "h2d_copies",
     ),
     Headline("syncs of these requests", "copies", f"{ALL}, many images", "syncs"),

@@ -12,7 +12,8 @@ h2 { margin-top: 2rem } table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0;
          border-bottom: 1px solid #ddd; overflow-wrap: anywhere }
 .n { text-align: right; white-space: nowrap } small { color: #777 }
-.ok { color: #16691f } .bad { color: #a3140f } code { font-size: 13px } summary { cursor: pointer } p.note { color: #555 }
+.ok { color: #16691f } .bad { color: #a3140f } code { font-size: 13px }
+summary { cursor: pointer } p.note { color: #555 }
 svg { max-width: 100%; height: auto; margin: 1rem 0 }
 @media (prefers-color-scheme: dark) {
   body { color: #ddd; background: #181818 } th, td { border-color: #444 }
