@@ -73,9 +73,18 @@ class Probes:
     def _say(self, server: subprocess.Popen[str], wish: Mapping[str, Any]) -> int:
         assert server.stdin is not None
         assert server.stdout is not None
-        server.stdin.write(json.dumps(wish) + "\n")
-        server.stdin.flush()
-        return int(json.loads(server.stdout.readline()))
+        try:
+            server.stdin.write(json.dumps(wish) + "\n")
+            server.stdin.flush()
+            answer = server.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            logs = self._layout.shown(self._layout.reports / "bench")
+            raise OverlayError(
+                "a process that runs probes has ended", hint=f"see the logs in {logs}"
+            )
+        return int(answer)
 
     def _tree(self, name: str) -> Path:
         """What is not checked out gets a worktree with the clone's kernels."""
@@ -89,7 +98,7 @@ class Probes:
 
     def end(self) -> None:
         for server in self._servers.values():
-            server.kill()
+            server.terminate()  # it takes the probe with it that is running
             server.communicate()
         for tree in self._trees.values():
             worktree.remove(self._layout, tree)

@@ -21,7 +21,8 @@ def _become(asked: dict[str, Any]) -> NoReturn:
     """Run `main` of the module that is asked for, and end."""
     status = 1
     try:
-        os.setsid()  # what a probe leaves running ends with its session
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.setpgid(0, 0)
         signal.alarm(asked["seconds"])
         for number, path in ((1, asked["out"]), (2, asked["log"])):
             with open(path, "wb") as file:
@@ -38,8 +39,21 @@ def _become(asked: dict[str, Any]) -> NoReturn:
         os._exit(status)
 
 
+def _wait(child: int) -> int:
+    """The exit status of a probe; what it left running ends, and so does it where this must end."""
+    with suppress(OSError):  # it may have done so first
+        os.setpgid(child, child)
+    try:
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its number stays its own
+    finally:
+        os.killpg(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
 def main(modules: list[str]) -> int:
     """Answer until the input ends."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # vLLM logs to stdout, where only answers may be
 
@@ -52,10 +66,7 @@ def main(modules: list[str]) -> int:
         child = os.fork()
         if child == 0:
             _become(json.loads(line))
-        _, status = os.waitpid(child, 0)
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        answers.write(json.dumps(os.waitstatus_to_exitcode(status)) + "\n")
+        answers.write(json.dumps(_wait(child)) + "\n")
     return 0
 
 

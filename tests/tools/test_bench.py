@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,6 +103,24 @@ def test_a_probe_that_dies_is_a_failure_too(layout: Layout, tmp_path: Path) -> N
     assert bench.failures(found) == [
         f"one: a, {name}: it ended with -9 and said nothing" for name in ("base", "patched")
     ]
+
+
+def test_a_bench_that_is_stopped_leaves_no_probe_running(layout: Layout, tmp_path: Path) -> None:
+    place = layout.root / "tests/support/stub.py"
+    place.write_text(
+        "import os, time\n\n\ndef main(arguments):\n"
+        "    open(arguments[0], 'w').write(str(os.getpid()))\n    time.sleep(60)\n"
+    )
+    note = tmp_path / "note"
+    with probes.started(layout, "cpu", {"patched": ""}) as found, ThreadPoolExecutor() as pool:
+        asked = pool.submit(found.ask, "patched", "tests.support.stub", [str(note)], tmp_path / "l")
+        while not (note.is_file() and note.read_text()):
+            time.sleep(0.01)
+        found.end()
+        with pytest.raises(OverlayError, match="a process that runs probes has ended"):
+            asked.result()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
 
 
 def test_a_measurement_that_nobody_knows_is_refused() -> None:
