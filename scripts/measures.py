@@ -33,7 +33,7 @@ FIGURES: Mapping[str, Figure] = {
     "h2d_copies": Figure("copies to the device"),
     "h2d_bytes": Figure("bytes to the device", "B"),
     "h2d_pageable_bytes": Figure("of these, pageable", "B"),
-    "syncs": Figure("syncs"),
+    "syncs": Figure("waits for the device"),
     "broadcast_bytes": Figure("broadcast a turn", "B"),
     "engine_cpu_seconds": Figure("CPU of the engine process a turn", "s"),
     "seconds": Figure("a turn, from end to end", "s"),
@@ -266,10 +266,13 @@ HEADLINES = (
         "start", "long video", "reserved_over_wanted",
     ),
     Headline(
-        "copies to the device, a request with 8 images, sum over all families",
-        "copies", f"{ALL}, many images", "h2d_copies",
+        "waits for the device, a request with 8 images, sum over all families",
+        "copies", f"{ALL}, many images", "syncs",
     ),
-    Headline("syncs of these requests", "copies", f"{ALL}, many images", "syncs"),
+    Headline(
+        "bytes that these requests copy from pageable memory",
+        "copies", f"{ALL}, many images", "h2d_pageable_bytes",
+    ),
     Headline(
         "broadcast a turn, window of 25 images", "window", "25 images", "broadcast_bytes"
     ),
