@@ -13,7 +13,7 @@ from scripts.git import Git
 from scripts.layout import SCRATCH, Layout
 from scripts.measures import Measurement
 from scripts.pin import Pin
-from scripts.probes import ProbeFailed, Probes
+from scripts.probes import NotHere, ProbeFailed, Probes
 from scripts.samples import Measured, Run
 
 Say = Callable[[str], None]
@@ -90,13 +90,14 @@ def _measure(
 ) -> Measured:
     values: _Values = {}
     failed: dict[str, str] = {}
+    absent: dict[str, str] = {}
     logs = layout.reports / "bench"
     rounds = 1 if one.once else rounds
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=layout.build) as scratch:
         for turn in range(rounds):
             for case, contender in _order(one, turn):
                 what = f"{case}, {contender}"
-                if what in failed:
+                if what in failed or what in absent:
                     continue
                 say(f"{name}, round {turn + 1} of {rounds}: {what}")
                 log = logs / f"{name}-{what}.log".replace(" ", "-").replace(",", "")
@@ -105,8 +106,10 @@ def _measure(
                 except (ProbeFailed, ValueError) as error:
                     failed[what] = str(error)
                     say(f"  failed: {error}")
+                except NotHere as error:
+                    absent[what] = str(error)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return Measured(today, rounds, values, failed)
+    return Measured(today, rounds, values, failed, absent)
 
 
 def _order(one: Measurement, turn: int) -> Iterator[tuple[str, str]]:

@@ -100,6 +100,8 @@ def _measurement(layout: Layout, name: str, one: Measurement, found: Measured) -
     yield f'<p class="note">{escape(one.note)} (<code>BENCH={name}</code>, {made})</p>'
     for what, line in found.failed.items():
         yield f'<p class="bad">Failed: {escape(what)}: <code>{escape(line)}</code></p>'
+    for what, why in found.absent.items():
+        yield f'<p class="note">Not measured: {escape(what)}: {escape(why)}</p>'
     if found.values:
         for panels in _plots(one, found):
             yield plots.dots(layout, panels, list(one.contenders))

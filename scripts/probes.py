@@ -23,6 +23,10 @@ class ProbeFailed(Exception):
     """A probe gave no figures; the text is the last line of its log."""
 
 
+class NotHere(Exception):
+    """A probe lacks what it measures; the text is its own."""
+
+
 class Probes:
     """One process a tree, started with the first probe that asks for it."""
 
@@ -34,7 +38,7 @@ class Probes:
     def ask(
         self, commit: str, module: str, arguments: Sequence[str], log: Path
     ) -> list[dict[str, Any]]:
-        """The JSON lines of `module`; `log` gets its errors. Raises `ProbeFailed`."""
+        """The JSON lines of `module`; `log` gets its errors. Raises `ProbeFailed` or `NotHere`."""
         out = log.with_suffix(".out")
         wish = {"module": module, "arguments": list(arguments), "seconds": _SECONDS,
                 "out": str(out), "log": str(log)}  # fmt: skip
@@ -43,7 +47,10 @@ class Probes:
             text = log.read_text(errors="replace") if log.is_file() else ""
             said = [line.strip() for line in text.splitlines() if line.strip()]
             raise ProbeFailed(said[-1] if said else f"it ended with {status} and said nothing")
-        return [json.loads(line) for line in out.read_text().splitlines()]
+        told = [json.loads(line) for line in out.read_text().splitlines()]
+        if told and "why_not" in told[0]:
+            raise NotHere(told[0]["why_not"])
+        return told
 
     def _server(self, name: str) -> subprocess.Popen[str]:
         if name not in self._servers:

@@ -15,12 +15,15 @@ Values = Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]
 
 @dataclass(frozen=True)
 class Measured:
-    """One measurement. `failed` has the last line of the log of what gave no figures."""
+    """One measurement. `failed` has the last line of the log of what should have given figures,
+    `absent` why the others gave none.
+    """
 
     date: str
     rounds: int
     values: Values
     failed: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     def spread(self, case: str, figure: str, contender: str) -> Spread | None:
         found = self.values.get(case, {}).get(figure, {}).get(contender)

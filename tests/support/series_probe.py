@@ -1,6 +1,6 @@
 """Time the verbs of this product on its series, or what git or quilt does in place of each.
 
-Prints one JSON line: verb → seconds. Run it as `python -m tests.support.series_probe FOLDER BY`
+Prints one JSON line: verb → seconds, or `why_not` where there is no such tool. Run it as `python -m tests.support.series_probe FOLDER BY`
 in a checkout of this repository after `make apply`; trees are made in FOLDER, once.
 """
 
@@ -88,8 +88,6 @@ def git(trees: Trees) -> dict[str, float]:
 
 def quilt(trees: Trees) -> dict[str, float]:
     """`push -a`, on the release's plain files; it has nothing for the other verbs."""
-    if shutil.which("quilt") is None:
-        raise SystemExit("quilt is not installed: apt-get install quilt")
     series = trees.plain / "patches"
     shutil.copytree(ROOT / "patches", series, dirs_exist_ok=True)
     (series / "series").write_text("".join(f"{Path(name).name}\n" for name in trees.patches))
@@ -110,6 +108,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("by", choices=list(BY), metavar="BY")
     options = parser.parse_args(arguments)
 
+    if options.by == "quilt" and shutil.which("quilt") is None:
+        sys.stdout.write(json.dumps({"why_not": "not installed: apt-get install quilt"}) + "\n")
+        return 0
     clone = Path(os.environ.get("VLLM_DIR") or ROOT / "build" / "vllm")
     tag = json.loads((ROOT / "patches" / "upstream.json").read_text())["tag"]
     seconds = BY[options.by](Trees(options.folder, clone, tag))

@@ -96,6 +96,16 @@ def test_what_fails_is_named_and_the_others_go_on(layout: Layout, tmp_path: Path
     assert "a, patched: <code>RuntimeError: no such device</code>" in text
 
 
+def test_what_is_not_there_is_told_apart_from_what_fails(layout: Layout, tmp_path: Path) -> None:
+    place = layout.root / "tests/support/stub.py"
+    place.write_text('def main(arguments):\n    print(\'{"why_not": "no quilt"}\')\n    return 0\n')
+    known = {"one": stub(tmp_path / "order", a="")}
+    found = run(layout, known, rounds=2)
+    assert bench.failures(found) == []
+    assert found.measured["one"].absent == {"a, base": "no quilt", "a, patched": "no quilt"}
+    assert "Not measured: a, base: no quilt" in benchpage.html(layout, known, found)
+
+
 def test_a_probe_that_dies_is_a_failure_too(layout: Layout, tmp_path: Path) -> None:
     place = layout.root / "tests/support/stub.py"
     place.write_text("import os\n\n\ndef main(arguments):\n    os.kill(os.getpid(), 9)\n")
