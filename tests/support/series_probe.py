@@ -1,7 +1,8 @@
 """Time the verbs of this product on its series, or what git or quilt does in place of each.
 
-Prints one JSON line: verb → seconds, or `why_not` where there is no such tool. Run it as `python -m tests.support.series_probe FOLDER BY`
-in a checkout of this repository after `make apply`; trees are made in FOLDER, once.
+Prints one JSON line: verb → seconds, or `why_not` where there is no such tool. Run it as
+`python -m tests.support.series_probe FOLDER BY` in a checkout of this repository after `make
+apply`; trees are made in FOLDER, once.
 """
 
 from __future__ import annotations
