@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from typing import Any, NoReturn
 
 
@@ -55,12 +55,13 @@ def main(modules: list[str]) -> int:
     """Answer until the input ends."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # vLLM logs to stdout, where only answers may be
+    # vLLM logs to the stdout that it finds, where only answers may be.
+    with redirect_stdout(sys.stderr):
+        import vllm
 
-    import vllm
-
-    for module in modules:
-        importlib.import_module(module)
+        for module in modules:
+            importlib.import_module(module)
+    os.dup2(2, 1)
     answers.write(json.dumps({"vllm": vllm.__file__}) + "\n")
     for line in sys.stdin:
         child = os.fork()
