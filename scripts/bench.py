@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -100,7 +101,7 @@ def _measure(
                 if what in failed or what in absent:
                     continue
                 say(f"{name}, round {turn + 1} of {rounds}: {what}")
-                log = logs / f"{name}-{what}.log".replace(" ", "-").replace(",", "")
+                log = logs / f"{re.sub('[^a-z0-9]+', '-', f'{name} {what}')}.log"
                 try:
                     _sample(started, one, case, contender, Path(scratch), log, values)
                 except (ProbeFailed, ValueError) as error:
