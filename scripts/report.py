@@ -33,7 +33,7 @@ def write(
         found = next((r.comparison for r in results if r.name == suite.name and r.comparison), None)
         if found:
             base = baseline.read(layout, hub.tier(device))
-            parts += [*_comparison(found, base), *_plan(suite.choices)]
+            parts += [*_comparison(found, base), _shares(found), *_plan(suite.choices)]
             parts.append(_environment(layout, base))
     title = f"{pin.project} {pin.tag} with the series, on {hub.tier(device)}"
     path = layout.reports / "index.html"
@@ -82,6 +82,16 @@ def _comparison(found: Comparison, base: Baseline | None) -> list[str]:
         parts.append("<h2>Known failures, by what they lack</h2>")
         parts += [_tests(what, tests) for what, tests in sorted(lacking.items())]
     return parts
+
+
+def _shares(found: Comparison) -> str:
+    """What passes, in tests: a line a suite, and all of them."""
+    named = sorted((f"<code>{escape(name)}</code>", share) for name, share in found.shares.items())
+    rows = [
+        (name, escape(share.shown))
+        for name, share in [*named, ("all", baseline.total(found.shares.values()))]
+    ]
+    return f"<h2>How much passes</h2>{_table(('suite', ''), rows)}"
 
 
 def _plan(choices: Iterable[Choice]) -> list[str]:

@@ -189,10 +189,11 @@ def _run(layout: Layout, suite: Suite, env: dict[str, str]) -> Result:
 def _compared(layout: Layout, device: str, suite: Suite, say: Say) -> Result:
     found, faults = upstream.run(layout, device, list(suite.choices), say)
     counts = ", ".join(f"{count} {result}" for result, count in found.counts.items())
+    share = baseline.total(found.shares.values()).shown
     known = f"{len(found.known)} of the failures known" if found.known else "no known failure"
     gained = f", {len(found.gained)} pass that did not on base" if found.gained else ""
     findings = (*faults, *found.findings)
-    return Result(suite.name, not findings, f"{counts}; {known}{gained}", findings, found)
+    return Result(suite.name, not findings, f"{counts} ({share}); {known}{gained}", findings, found)
 
 
 def _summary(junit: Path) -> tuple[str, list[str]]:

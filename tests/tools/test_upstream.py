@@ -291,6 +291,18 @@ def test_a_new_pass_is_named_and_a_new_failure_is_a_finding() -> None:
     assert baseline.compare(base, {"s": outcomes(a="skipped")}).broken == {"a": "why"}
 
 
+def test_the_share_that_passes_is_told_for_a_run_and_for_base() -> None:
+    base = Baseline("cpu", "v1", {}, {"s": Recorded(1, frozenset("ab"), frozenset())}, {})
+    ran = {
+        "s": outcomes(a="passed", b="failed", c="failed", d="skipped"),
+        "t": outcomes(e="passed"),
+    }
+    found = baseline.compare(base, ran)
+    assert found.shares["s"].shown == "25 % of 4 tests pass, 50 % on base"
+    assert found.shares["t"].shown == "100 % of 1 tests pass"
+    assert baseline.total(found.shares.values()).shown == "40 % of 5 tests pass"
+
+
 def test_only_a_new_suite_brings_known_failures() -> None:
     old = Baseline("cpu", "v1", {}, {"s": Recorded(1, frozenset(), frozenset())}, {"s1": "x"})
     new = record.merged(old, {"s": outcomes(s1="passed", s2="failed"), "t": outcomes(t="failed")})
@@ -327,6 +339,7 @@ def test_the_report_is_one_page_that_needs_no_other_file(
     assert "said &lt;b&gt;" in page
     assert f"<code>{SMALL}::test_two</code>" in page
     assert "files of the model hub: 1" in page
+    assert "<td>all</td><td>73 % of 11 tests pass, 82 % on base</td>" in page.replace("\n", "")
     assert not any(mark in page for mark in ("src=", "href=", "url(", "@import"))
 
 
