@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import checkpoints, hub
 from tests.support.checkpoints.base import MAX_POSITIONS, Checkpoint
+from tests.support.hub.adapters import ADAPTERS
 from tests.support.hub.models import MODELS, REVISIONS
 
 
@@ -23,7 +24,7 @@ class Numbers(defaultdict[str, int]):
 
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No tokenizer, no pictures: they need libraries that our tools do not have."""
+    """No tokenizer, weights or pictures: they need libraries that our tools do not have."""
 
     def write(_checkpoint: Checkpoint, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -32,6 +33,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "tokenizer_config.json").write_text("{}")
 
     monkeypatch.setattr(checkpoints, "write", write)
+    monkeypatch.setattr(hub.adapters, "write", lambda _, folder: folder.mkdir(parents=True))
     monkeypatch.setattr(hub.assets, "make", lambda folder: folder.mkdir())
 
 
@@ -60,6 +62,14 @@ def test_a_model_is_found_by_its_name_and_revision(tmp_path: Path) -> None:
             commit = (repository / "refs" / reference).read_text()
             config = json.loads((repository / "snapshots" / commit / "config.json").read_text())
             assert config["text_config"]["max_position_embeddings"] < MAX_POSITIONS
+
+
+@pytest.mark.usefixtures("light")
+def test_an_adapter_is_found_by_its_name(tmp_path: Path) -> None:
+    made = hub.make_hub(tmp_path / "hub")
+    for name in ADAPTERS:
+        repository = made / "hub" / f"models--{name.replace('/', '--')}"
+        assert (repository / "snapshots" / (repository / "refs" / "main").read_text()).is_dir()
 
 
 @pytest.mark.usefixtures("light")
