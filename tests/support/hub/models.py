@@ -19,15 +19,27 @@ _SAME = {
     "HuggingFaceTB/SmolVLM-256M-Instruct": "idefics3",
     "LiquidAI/LFM2-VL-450M": "lfm2_vl",
     "OpenGVLab/InternVL3-1B-hf": "internvl",
+    "PaddlePaddle/PaddleOCR-VL": "paddleocr_vl",
+    "fixie-ai/ultravox-v0_5-llama-3_2-1b": "ultravox",
     "google/gemma-3-4b-it": "gemma3",
     "llava-hf/llava-1.5-7b-hf": "llava",
     "llava-hf/llava-v1.6-mistral-7b-hf": "llava_next",
     "llava-hf/llava-onevision-qwen2-0.5b-ov-hf": "llava_onevision",
+    "jinaai/jina-reranker-m0": "qwen2_vl",
     "zai-org/GLM-4.1V-9B-Thinking": "glm4_1v",
 }
 """Name → a checkpoint that is in a table of `tests.support.checkpoints` anyway."""
 
-MODELS: Mapping[str, Checkpoint] = {
+_QUANTISED = {
+    "Qwen/Qwen2.5-Omni-7B-AWQ": "Qwen/Qwen2.5-Omni-3B",
+    "nm-testing/Mistral-Small-3.1-24B-Instruct-2503-FP8-dynamic": (
+        "mistralai/Mistral-Small-3.1-24B-Instruct-2503"
+    ),
+    "nm-testing/pixtral-12b-FP8-dynamic": "mistral-community/pixtral-12b",
+}
+"""Name → the model of the hub with the same processor."""
+
+_MODELS: Mapping[str, Checkpoint] = {
     **{name: CHECKPOINTS[checkpoint] for name, checkpoint in _SAME.items()},
     **audio.MODELS,
     **grids.MODELS,
@@ -36,5 +48,6 @@ MODELS: Mapping[str, Checkpoint] = {
     **text.MODELS,
     **vision.MODELS,
 }
+MODELS = {**_MODELS, **{name: _MODELS[of] for name, of in _QUANTISED.items()}}
 REVISIONS: Mapping[str, tuple[str, ...]] = {}
 """Name → references beside `main` by which upstream's tests ask for it."""

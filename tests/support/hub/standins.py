@@ -93,6 +93,9 @@ MODELS: Mapping[str, Checkpoint] = {
     "OpenGVLab/InternVL3-1B": _tiled(*_INTERNVL),
     "OpenGVLab/InternVL3_5-1B": _tiled(*_INTERNVL, text("qwen3", "Qwen3ForCausalLM")),
     "OpenGVLab/InternVL3_5-30B-A3B": _tiled(*_INTERNVL, text("qwen3_moe", "Qwen3MoeForCausalLM")),
+    "OpenGVLab/InternVL3_5-GPT-OSS-20B-A4B-Preview": _tiled(
+        *_INTERNVL, text("gpt_oss", "GptOssForCausalLM")
+    ),
     "h2oai/h2ovl-mississippi-800m": _H2OVL,
     "h2oai/h2ovl-mississippi-2b": _H2OVL,
     "nvidia/Llama-3.1-Nemotron-Nano-VL-8B-V1": _tiled(
