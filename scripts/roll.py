@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +57,20 @@ def shown(done: Rolled) -> list[str]:
     lines = []
     for fate in done.fates:
         lines.append(f"{fate.name}: {fate.verdict}{'' if fate.carried else ', not carried'}")
-        lines += [f"  {detail}" for detail in fate.details]
+        lines += [wrapped for detail in fate.details for wrapped in _wrapped(detail)]
     return [*lines, *done.summary]
+
+
+def _wrapped(detail: str) -> list[str]:
+    """A patch may conflict in dozens of files."""
+    return [
+        line
+        for text in detail.split("\n")
+        for line in textwrap.wrap(
+            text, 100, initial_indent="  ", subsequent_indent="      ",
+            break_long_words=False, break_on_hyphens=False,
+        )
+    ]  # fmt: skip
 
 
 def roll(
