@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support import checkpoints, models, renderers
+from tests.support import checkpoints, lora, models, renderers
 
 if TYPE_CHECKING:
     from vllm.renderers.base import BaseRenderer
@@ -47,6 +47,18 @@ def make_renderer(checkpoint: Callable[[str], Path]) -> MakeRenderer:
         if name == "transformers_backend":
             options["model_impl"] = "transformers"
         return renderers.make_renderer(checkpoint(name), **options)
+
+    return make
+
+
+@pytest.fixture
+def make_manager(checkpoint: Callable[[str], Path]) -> Callable[..., Any]:
+    """The LoRA manager of a checkpoint with or without LoRA on the tower."""
+
+    def make(name: str, *, tower: bool = True, **options: Any) -> Any:
+        config = models.make_config(checkpoint(name), **options)
+        config.lora_config = lora.tower_lora(tower=tower)
+        return lora.make_manager(models.make_model(config), config)
 
     return make
 

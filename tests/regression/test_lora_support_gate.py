@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import lora, models
+from tests.support import lora
 
 UNSUPPORTED = "LoRA with tower connector is enabled, but the model"
 NO_FLAG = "does not set `supports_tower_connector_lora=True`"
@@ -58,18 +57,6 @@ def test_a_foreign_model_with_a_hook_works_and_is_told_of_the_flag(
 
 
 # The manager
-
-
-@pytest.fixture
-def make_manager(checkpoint: Callable[[str], Path]) -> Callable[..., Any]:
-    """The LoRA manager of a checkpoint with or without LoRA on the tower."""
-
-    def make(name: str, *, tower: bool = True, **options: Any) -> Any:
-        config = models.make_config(checkpoint(name), **options)
-        config.lora_config = lora.tower_lora(tower=tower)
-        return lora.make_manager(models.make_model(config), config)
-
-    return make
 
 
 def wrapped(manager: Any, *prefixes: str) -> list[str]:
@@ -159,28 +146,3 @@ def test_a_tower_without_connector_gets_lora(
     assert not manager.mm_mapping.connector
     assert wrapped(manager, "audio_tower.layers")
     assert not lines(vllm_log, "Connector LoRA support disabled")
-
-
-def test_a_connector_without_counts_gets_no_lora(
-    make_manager: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    vllm_log: pytest.LogCaptureFixture,
-) -> None:
-    from vllm.model_executor.models.llava import LlavaForConditionalGeneration
-
-    monkeypatch.setattr(LlavaForConditionalGeneration, lora.COUNTS, lambda _self, **_: (577, None))
-    manager = make_manager("llava")
-    assert wrapped(manager, "vision_tower")
-    assert not wrapped(manager, "multi_modal_projector")
-    assert lines(vllm_log, f"connector tokens from {lora.COUNTS}()") == 1
-
-
-def test_a_budget_of_broken_images_is_taken(
-    make_manager: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from vllm.multimodal.encoder_budget import MultiModalBudget
-
-    monkeypatch.setattr(MultiModalBudget, "get_encoder_budget", lambda _self: 70)
-    manager = make_manager("blip2")
-    assert len(manager.punica_wrapper_mapping["vision_model"]._token_lora_indices) == 2 * 257
-    assert len(manager.punica_wrapper_mapping["qformer"]._token_lora_indices) == 2 * 32

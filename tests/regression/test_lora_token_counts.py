@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -130,3 +131,28 @@ def test_modalities_that_a_model_takes_have_counts() -> None:
                 continue
             if taken is not None:
                 assert modality in modalities(cls), (cls, modality)
+
+
+def test_a_connector_without_counts_gets_no_lora(
+    make_manager: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    vllm_log: pytest.LogCaptureFixture,
+) -> None:
+    from vllm.model_executor.models.llava import LlavaForConditionalGeneration
+
+    monkeypatch.setattr(LlavaForConditionalGeneration, lora.COUNTS, lambda _self, **_: (577, None))
+    modules = list(make_manager("llava").modules)
+    assert any(name.startswith("vision_tower") for name in modules)
+    assert not any(name.startswith("multi_modal_projector") for name in modules)
+    assert vllm_log.text.count(f"connector tokens from {lora.COUNTS}()") == 1
+
+
+def test_a_budget_of_broken_images_is_taken(
+    make_manager: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.multimodal.encoder_budget import MultiModalBudget
+
+    monkeypatch.setattr(MultiModalBudget, "get_encoder_budget", lambda _self: 70)
+    manager = make_manager("blip2")
+    assert len(manager.punica_wrapper_mapping["vision_model"]._token_lora_indices) == 2 * 257
+    assert len(manager.punica_wrapper_mapping["qformer"]._token_lora_indices) == 2 * 32
