@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
-from scripts.git import Git
+from scripts.git import Git, GitError
+from scripts.layout import Layout
+from scripts.pin import Pin
+from scripts.release import Wish
 from scripts.series import Patch
 from scripts.stack import DIFF
 
@@ -101,3 +105,32 @@ def _commits(git: Git, span: tuple[str, ...]) -> list[_Commit]:
         reverted |= set(_REVERTS.findall(body))
         found.append(_Commit(commit, subject, body))
     return found
+
+
+def in_release(
+    there: Layout, pin: Pin, new: Pin, patches: tuple[Patch, ...], wish: Wish
+) -> dict[str, str]:
+    """Patch name → how we know that the release has its pull request."""
+    found = {}
+    for patch in patches:
+        for status in patch.values("Upstream-Status"):
+            since = re.fullmatch(r"backport (v\d+\.\d+\.\d+)", status)
+            if since and _numbers(since[1]) <= _numbers(new.tag):
+                found[patch.name] = f"its Upstream-Status is {status}"
+    if wish.kind == "git":  # an sdist has no history
+        folder = Git(there.root / "history")
+        folder.root.mkdir()
+        folder.raw("init", "--quiet", "--bare")
+        # Commits only, none that the old release has.
+        options = ("--filter=tree:0", f"--shallow-exclude=refs/tags/{pin.tag}")
+        url = str(Path(wish.url).expanduser().absolute()) if Path(wish.url).exists() else wish.url
+        try:
+            folder.fetch(url or pin.repository, f"refs/tags/{new.tag}", *options)
+        except GitError:
+            return found
+        found |= by_message(folder, ("FETCH_HEAD",), patches)
+    return found
+
+
+def _numbers(tag: str) -> list[int]:
+    return [int(n) for n in re.findall(r"\d+", tag)]

@@ -96,8 +96,9 @@ def roll(
         say(f"{new.project} {new.tag} from {wish.kind} …")
         source.fetch(there, new, wish.kind, wish.url)
         _refuse_other_commit(there, new)
+        bare.lend_pinned(layout, pin, there)
         tested = bare.test(layout, there, new, patches, say=say)
-        known = _in_release(there, pin, new, patches, wish)
+        known = history.in_release(there, pin, new, patches, wish)
         return _carry(layout, pin, new, patches, there, known, tested, kept, dry_run=dry_run)
 
 
@@ -137,35 +138,6 @@ def _refuse_other_commit(there: Layout, new: Pin) -> None:
         )
 
 
-def _in_release(
-    there: Layout, pin: Pin, new: Pin, patches: tuple[Patch, ...], wish: release.Wish
-) -> dict[str, str]:
-    """Patch name → how we know that the release has its pull request."""
-    found = {}
-    for patch in patches:
-        for status in patch.values("Upstream-Status"):
-            since = re.fullmatch(r"backport (v\d+\.\d+\.\d+)", status)
-            if since and _numbers(since[1]) <= _numbers(new.tag):
-                found[patch.name] = f"its Upstream-Status is {status}"
-    if wish.kind == "git":  # an sdist has no history
-        folder = Git(there.root / "history")
-        folder.root.mkdir()
-        folder.raw("init", "--quiet", "--bare")
-        # Commits only, none that the old release has.
-        options = ("--filter=tree:0", f"--shallow-exclude=refs/tags/{pin.tag}")
-        url = str(Path(wish.url).expanduser().absolute()) if Path(wish.url).exists() else wish.url
-        try:
-            folder.fetch(url or pin.repository, f"refs/tags/{new.tag}", *options)
-        except GitError:
-            return found
-        found |= history.by_message(folder, ("FETCH_HEAD",), patches)
-    return found
-
-
-def _numbers(tag: str) -> list[int]:
-    return [int(n) for n in re.findall(r"\d+", tag)]
-
-
 def _carry(
     layout: Layout,
     pin: Pin,
@@ -181,8 +153,6 @@ def _carry(
     git = Git(there.clone)
     base = source.base(there, new)
     old, commits = stack.commits(layout, pin, patches)
-    carry.prepare(git, Git(layout.clone))
-    carry.borrow_shallow(git, Git(layout.clone))
     needs = series.needs(patches)
     items = tuple(
         # Only its own tests show that the release needs it no more.

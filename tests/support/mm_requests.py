@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,12 +75,15 @@ def ask(
     wants_metadata = getattr(processor.info.data_parser, "video_needs_metadata", False)
     data = {m: [item if m != "video" or wants_metadata else item[0]] for m, item in items.items()}
     text = processor.dummy_inputs.get_dummy_text(dict.fromkeys(in_prompt or data, 1))
-    result: Any = renderer._process_multimodal(
+    process = renderer._process_multimodal
+    # A later release, which roll asks, does not take it.
+    takes = "tokenization_kwargs" in inspect.signature(process).parameters
+    result: Any = process(
         renderer.get_tokenizer().encode(text),
         data,
         mm_uuids=uuids,
         mm_processor_kwargs=mm_processor_kwargs,
-        tokenization_kwargs=None,
+        **({"tokenization_kwargs": None} if takes else {}),
     )
     return Answer(
         tokens=_tokens(result),

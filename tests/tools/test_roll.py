@@ -14,7 +14,7 @@ import pytest
 from scripts import bare, layout, pin, roll, series
 from scripts import release as release_of
 from tests.tools import mini, server
-from tests.tools.product import Done, Product, put_python, snapshot, tree
+from tests.tools.product import REPO, Done, Product, put_python, snapshot, tree
 from tests.tools.test_apply import FIRST, SECOND, THIRD
 
 NEW = "v0.29.0"
@@ -381,6 +381,19 @@ def test_only_its_own_tests_drop_a_patch(
         assert line.endswith("needed for\n    test_it_does_more: AssertionError: assert 3 == 33")
         assert first.stops
     assert not first.carried
+
+
+def test_what_does_not_fit_the_release_says_nothing_of_it() -> None:
+    path = REPO / "patches" / sorted(p.name for p in (REPO / "patches").glob("0*.patch"))[0]
+    patch = series.parse(path.name, path.read_bytes())
+    module = patch.values("Regression-Test")[0]
+    cases = [("a", ""), ("b", "Failed: DID NOT RAISE ValueError"), ("c", "TypeError: no such x")]
+    said = bare.outcome(patch, pin.read(REPO / "patches" / "upstream.json"), {module: cases}).said
+    assert said == (
+        "1 of 3 of its regression tests pass on bare v0.28.0\n"
+        "ours is still needed for\n    b: Failed: DID NOT RAISE ValueError\n"
+        "these do not fit v0.28.0 and say nothing of it\n    c: TypeError: no such x"
+    )
 
 
 def test_the_pin_that_is_written_has_the_form_of_the_one_that_was_read() -> None:
