@@ -25,8 +25,8 @@ _NOT_UPSTREAMS = re.compile(
     r"(?:pytest.*|pluggy|iniconfig|hypothesis|buildkite.*|urllib3|certifi|requests|triton"
     r"|cuda-bindings|cuda-pathfinder)=="
 )
-# What a test says of the release. With any other failure it does not fit: names may have changed.
-_TELLS = re.compile(r"AssertionError|assert |Failed: ")
+# What a test finds. Any other error may be the release's, or the test's, whose names are the pin's.
+_FINDS = re.compile(r"AssertionError|assert |Failed: ")
 _LIMIT = 1800  # seconds a module
 _ENOUGH = 5  # failures after which a module is left: what a patch makes fast is slow without it
 
@@ -156,13 +156,13 @@ def outcome(patch: Patch, new: Pin, cases: dict[str, list[tuple[str, str]]]) -> 
         return Outcome(said, all_pass=True)
     left = max(sum(bool(message) for _, message in module) for module in modules) >= _ENOUGH
     said += f", where a module is left after {_ENOUGH} failures" * left
-    needed = [case for case in failed if _TELLS.match(case[1])]
-    unfit = [case for case in failed if case not in needed]
+    needed = [case for case in failed if _FINDS.match(case[1])]
+    errors = [case for case in failed if case not in needed]
     parts = [said]
     if needed:
         parts.append(f"ours is still needed for{_listed(needed)}")
-    if unfit:
-        parts.append(f"these do not fit {new.tag} and say nothing of it{_listed(unfit)}")
+    if errors:
+        parts.append(f"an error of {new.tag}, or of a test that does not fit it{_listed(errors)}")
     return Outcome("\n".join(parts))
 
 

@@ -63,14 +63,15 @@ def shown(done: Rolled) -> list[str]:
 
 def _wrapped(detail: str) -> list[str]:
     """A patch may conflict in dozens of files."""
-    return [
-        line
-        for text in detail.split("\n")
-        for line in textwrap.wrap(
-            text, 100, initial_indent="  ", subsequent_indent="      ",
+    lines = []
+    for text in detail.split("\n"):
+        body = text.lstrip()
+        first = "  " + text[: len(text) - len(body)]
+        lines += textwrap.wrap(
+            body, 100, initial_indent=first, subsequent_indent="      ",
             break_long_words=False, break_on_hyphens=False,
-        )
-    ]  # fmt: skip
+        )  # fmt: skip
+    return lines
 
 
 def roll(
