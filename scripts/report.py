@@ -91,7 +91,7 @@ def _shares(found: Comparison) -> str:
         (name, escape(share.shown))
         for name, share in [*named, ("all", baseline.total(found.shares.values()))]
     ]
-    return f"<h2>How much passes</h2>{_table(('suite', ''), rows)}"
+    return f"<h2>How much passes</h2>{page.table(('suite', ''), rows)}"
 
 
 def _plan(choices: Iterable[Choice]) -> list[str]:

@@ -67,7 +67,6 @@ def own_checks(layout: Layout) -> list[Suite]:
         suite("lint", "rules over the series", [*ours, "lint"]),
         suite("apply", "the series stands on the pin", [*ours, "apply"]),
         suite("export", "patches/ is what the commits are", [*ours, "export", "--check"]),
-        _tools(layout),
     ]
 
 
@@ -88,10 +87,8 @@ def choose(
     own = [_tools(layout), _regression(layout), _engine(layout, device)]
     theirs = [name for name in names if name not in [suite.name for suite in own]]
     out = "not asked for (SUITES)"
-    slow = [] if device == "cuda" else ["engine"]  # a GPU is there for its sake
-    wished = names or [suite.name for suite in own if suite.name not in slow]
-    left = out if names else "takes ten minutes: asked for by name, SUITES=engine"
-    chosen = [s if s.name in wished else replace(s, why_not=left) for s in own]
+    wished = names or [suite.name for suite in own]
+    chosen = [s if s.name in wished else replace(s, why_not=out) for s in own]
     if names and not theirs:
         return [*chosen, Suite("upstream", "", "venv", (), layout.clone, why_not=out)]
     return [*chosen, _upstream(layout, pin, device, wanted(theirs), share)]
