@@ -142,7 +142,7 @@ def _items(
 ) -> tuple[tuple[Item, ...], dict[str, str]]:
     """What to carry, in order, and what to say of each: its needs, and why it came along."""
     needs = series.needs(patches)
-    asked = _chosen(patches, target.numbers)
+    asked = series.chosen(patches, target.numbers)
     needed_by: dict[str, str] = {}
     for name in sorted(asked):
         for need in needs[name]:
@@ -159,24 +159,6 @@ def _items(
             said.append(f"not asked for, {needed_by[patch.name][:4]} needs it")
         notes[patch.name] = "; ".join(said)
     return tuple(items), notes
-
-
-def _chosen(patches: tuple[Patch, ...], numbers: str) -> set[str]:
-    """The names of the patches that `1,3-4` names; all where it is empty."""
-    if not numbers.strip():
-        return {patch.name for patch in patches}
-    by_number = {patch.number: patch.name for patch in patches}
-    wanted: set[int] = set()
-    for word in re.split(r"[\s,]+", numbers.strip(" ,")):
-        span = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
-        found = range(int(span[1]), int(span[2] or span[1]) + 1) if span else range(0)
-        if not found or not set(found) <= set(by_number):
-            raise OverlayError(
-                f"PATCHES={numbers}: {word!r} is no part of the series, 1 to {len(patches)}",
-                hint="PATCHES=1,3-4 takes the first, the third and the fourth",
-            )
-        wanted |= set(found)
-    return {by_number[number] for number in wanted}
 
 
 @contextmanager

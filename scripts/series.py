@@ -23,15 +23,20 @@ _TRAILER = re.compile(r"([A-Za-z][A-Za-z-]*): (\S.*)")
 
 @dataclass(frozen=True)
 class Hunk:
-    """One hunk: its `@@` line, the lines it covers before and after, and what it adds.
+    """One hunk: its `@@` line, the line numbers it covers before and after, and its lines.
 
-    Line numbers are 1-based; `old` and `new` are half-open `range`s, context lines included.
+    Numbers are 1-based; `old` and `new` are half-open `range`s, context lines included. Each of
+    `lines` begins with ` `, `+` or `-`, or is git's remark on the end of a file.
     """
 
     header: str
     old: range
     new: range
-    added: tuple[bytes, ...]
+    lines: tuple[bytes, ...]
+
+    @property
+    def added(self) -> tuple[bytes, ...]:
+        return tuple(line[1:] for line in self.lines if line.startswith(b"+"))
 
 
 @dataclass(frozen=True)
@@ -102,9 +107,8 @@ def _hunks(chunk: bytes) -> tuple[Hunk, ...]:
     for head, end in zip(heads, ends, strict=False):  # none for a mode or an empty file
         lines = chunk[head.start() : end].splitlines()
         old, old_length, new, new_length = (int(n or 1) for n in head.groups())
-        added = tuple(line[1:] for line in lines[1:] if line.startswith(b"+"))
         spans = range(old, old + old_length), range(new, new + new_length)
-        hunks.append(Hunk(lines[0].decode(errors="replace"), *spans, added))
+        hunks.append(Hunk(lines[0].decode(errors="replace"), *spans, tuple(lines[1:])))
     return tuple(hunks)
 
 
@@ -221,3 +225,21 @@ def load(folder: Path) -> tuple[Patch, ...]:
             hint="rename, split or remove the files named; `make export` numbers them anew",
         )
     return patches
+
+
+def chosen(patches: tuple[Patch, ...], numbers: str) -> set[str]:
+    """The names of the patches that `1,3-4` names; all where it is empty."""
+    if not numbers.strip():
+        return {patch.name for patch in patches}
+    by_number = {patch.number: patch.name for patch in patches}
+    wanted: set[int] = set()
+    for word in re.split(r"[\s,]+", numbers.strip(" ,")):
+        span = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
+        found = range(int(span[1]), int(span[2] or span[1]) + 1) if span else range(0)
+        if not found or not set(found) <= set(by_number):
+            raise OverlayError(
+                f"PATCHES={numbers}: {word!r} is no part of the series, 1 to {len(patches)}",
+                hint="PATCHES=1,3-4 takes the first, the third and the fourth",
+            )
+        wanted |= set(found)
+    return {by_number[number] for number in wanted}
