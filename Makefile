@@ -5,7 +5,7 @@ PYTHON ?= python3
 RUN = @$(PYTHON) -m scripts
 
 .NOTPARALLEL: # a target may need what the one before it made
-.PHONY: help fetch verify apply test build export check pick roll status lint doctor bench baseline clean
+.PHONY: help fetch verify apply test build export check pick roll status lint doctor bench prove baseline clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -35,6 +35,8 @@ verify: ## prove the source's hash, compare the sources at hand
 	$(RUN) verify
 bench: ## measure base against patched, in build/reports/bench.html (BENCH=part)
 	$(RUN) bench
+prove: ## take each hunk away: does a test notice (PATCHES=1,3-4)
+	$(RUN) prove
 baseline: ## record what upstream's tests do without the series
 	$(RUN) baseline
 clean: ## remove the environment and reports, keep the work clone and downloads

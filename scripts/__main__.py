@@ -39,6 +39,7 @@ from scripts import (
     options,
     pin,
     pipeline,
+    prove,
     record,
     report,
     roll,
@@ -50,6 +51,7 @@ from scripts import (
     stack,
     suites,
     upstream,
+    verdicts,
 )
 from scripts import release as releases
 from scripts.errors import CheckFailed, Conflict, OverlayError
@@ -348,6 +350,22 @@ def measure(args: argparse.Namespace, where: Layout) -> None:
         raise CheckFailed("\n  ".join(["some figures are missing:", *failed]), hint="see the logs")
 
 
+def prove_hunks(args: argparse.Namespace, where: Layout) -> None:
+    release = pin.read(where.pin_file)
+    with layout.locked(where, "prove"):
+        plan = build.plan(where, release, args.device, args.kernels)
+        build.build(where, release, plan, say=_say)
+        patches = series.load(where.patches)
+        done = prove.prove(where, release, patches, args.patches, plan.device, _say)
+    for line in (*done.table, *done.findings, f"every hunk: {where.shown(done.report)}"):
+        print(line)
+    if done.findings:
+        raise CheckFailed(
+            f"{len(done.findings)} hunks without proof",
+            hint=f"add a test to the patch's modules, or a reason to {verdicts.EXCUSES}",
+        )
+
+
 def emit_pipeline(_args: argparse.Namespace, where: Layout) -> None:
     print(pipeline.generate(where, pipeline.settings(os.environ)), end="")
 
@@ -381,6 +399,7 @@ VERBS: dict[str, tuple[Verb, str]] = {
     "pipeline": (emit_pipeline, "the Buildkite pipeline, for `buildkite-agent pipeline upload`"),
     "clean": (clean, "remove the environment, the tools and the reports"),
     "bench": (measure, "measure base against patched"),
+    "prove": (prove_hunks, "take each hunk away: does a test notice"),
 }
 
 
