@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support import placement
+from tests.support.names import unknown_names, unused_imports
 from tests.support.placement.fields import fields_of_source
 from tests.support.placement.table import TABLE
+from tests.support.placement.transfers import TRANSFERS, transfers
+from tests.support.unbuilt import READ
 
 COMMAND = "build/venv/bin/python -m tests.support.placement"
 
@@ -20,6 +25,18 @@ def test_the_table_says_where_each_field_of_the_tree_lives(fields: list[placemen
     """A field that is new, gone, or on the other side is seen here."""
     text = TABLE.read_text(encoding="utf-8")
     assert placement.render(fields, placement.parse(text)) == text, f"run {COMMAND}"
+
+
+def test_what_is_not_run_moves_and_waits_as_it_did_when_it_was_read() -> None:
+    """A place that is new, gone or written otherwise is seen here, for a person to read."""
+    assert transfers(placement.tree(), READ) == TRANSFERS.read_text(encoding="utf-8"), COMMAND
+
+
+def test_no_model_uses_a_name_that_it_lacks_or_imports_one_that_it_does_not_use() -> None:
+    """Also where nothing runs it here."""
+    models = [placement.tree() / folder for folder in ("model_executor/models", "models")]
+    assert [unknown_names(folder) for folder in models] == [[], []]
+    assert [unused_imports(folder) for folder in models] == [[], []]
 
 
 def test_no_field_is_left_unclassified() -> None:
@@ -89,3 +106,48 @@ def test_a_word_holds_only_for_the_side_it_was_given_for() -> None:
     assert "Processor grid cpu\n" in placement.render([on_cpu], words)
     assert "Processor grid ?\n" in placement.render([on_device], words)
     assert "Processor grid ?\n" in placement.render([on_cpu], {})
+
+
+def test_names_are_found_in_every_scope(tmp_path: Path) -> None:
+    source = """
+import json
+from os import path, sep as used
+
+class C:
+    size = MISSING_IN_CLASS
+
+    def f(self, x):
+        global late
+        late = used
+        return [missing(y, x, late) for y in x]
+"""
+    (tmp_path / "m.py").write_text(source)
+    assert unknown_names(tmp_path) == ["m.py: MISSING_IN_CLASS", "m.py: missing"]
+    assert unused_imports(tmp_path) == ["m.py: json", "m.py: path"]
+
+
+def test_every_way_to_move_or_to_wait_is_in_the_table(tmp_path: Path) -> None:
+    source = """
+class Tower:
+    def __init__(self):
+        self.x = torch.zeros(1, device="cpu")
+
+    def forward(self, x, pad_mask):
+        with gpu_sync_allowed():
+            rows = x[pad_mask]
+        y = torch.arange(3, device=x.device).to(torch.int32)
+        if torch.any(y):
+            return x[[0]].to(y.device), torch.sum(x).item()
+
+class TowerProcessor:
+    def call(self, x):
+        return x.tolist()
+"""
+    (tmp_path / "m.py").write_text(source)
+    assert transfers(tmp_path, ["m"]).splitlines()[1:] == [
+        f"m Tower.forward: {said}"
+        for said in (
+            "gpu_sync_allowed()", "x[pad_mask]", "torch.arange(3, device=x.device)",
+            "torch.any(y)", "x[[0]].to(y.device)", "x[[0]]", "torch.sum(x).item()",
+        )
+    ]  # fmt: skip

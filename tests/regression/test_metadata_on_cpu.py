@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import models
 from tests.support.audit import Report, audit
 from tests.support.families import FAMILIES
 from tests.support.sources import ROOT, edited, pinned_source, pinned_tree, replaced
@@ -46,33 +47,32 @@ def report(
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def name(request: pytest.FixtureRequest) -> str:
+def audited(request: pytest.FixtureRequest, report: GetReport) -> Report:
     """A fixture of the module, so that the tests of a family run one after another."""
-    family: str = request.param
-    return family
+    return report(request.param)
 
 
-def test_no_operand_is_on_the_wrong_side_and_nothing_waits(report: GetReport, name: str) -> None:
-    assert report(name).faults() == []
+def test_no_operand_is_on_the_wrong_side_and_nothing_waits(audited: Report) -> None:
+    assert audited.faults() == []
 
 
-def test_both_model_runners_do_the_same(report: GetReport, name: str) -> None:
+def test_both_model_runners_do_the_same(audited: Report) -> None:
     """Same embeddings, copies and waits, for every way to batch the items."""
     by_runner: dict[str, list[Any]] = {"runner v1": [], "runner v2": []}
-    for run in report(name).runs:
+    for run in audited.runs:
         if run.step in by_runner:
             by_runner[run.step].append((run.case, run.digest, run.h2d_bytes, run.syncs))
     assert by_runner["runner v1"] == by_runner["runner v2"] != []
 
 
-def test_positions_are_computed_on_the_host_alone(report: GetReport, name: str) -> None:
-    for run in report(name).runs:
+def test_positions_are_computed_on_the_host_alone(audited: Report) -> None:
+    for run in audited.runs:
         if run.step == "positions":
             assert (run.h2d_copies, run.d2h_copies, run.syncs) == (0, 0, 0)
 
 
-def test_fields_are_where_their_flag_says(report: GetReport, name: str) -> None:
-    for placement in report(name).placements:
+def test_fields_are_where_their_flag_says(audited: Report) -> None:
+    for placement in audited.placements:
         if placement.place != "no tensor":
             assert (placement.place == "cpu") == placement.keep_on_cpu, placement
 
@@ -104,8 +104,12 @@ def field_paths() -> dict[str, Path]:
     return field_modules(Path(vllm.__file__).parent / "model_executor" / "models")
 
 
-def test_every_module_with_fields_is_run_or_read_for_a_reason(report: GetReport) -> None:
-    run = {report(name).fields_from.removeprefix(f"{MODELS}.") for name in FAMILIES}
+def test_every_module_with_fields_is_run_or_read_for_a_reason(
+    checkpoint: Callable[[str], Path],
+) -> None:
+    configs = [models.make_config(checkpoint(n), **f.options) for n, f in FAMILIES.items()]
+    owners = [models.field_owner(config) for config in configs]
+    run = {cls._get_mm_fields_config.__module__.removeprefix(f"{MODELS}.") for cls in owners}
     modules = set(field_paths())
     assert modules - run == set(UNBUILT)
     assert len(FAMILIES) >= 25

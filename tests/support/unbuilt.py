@@ -53,3 +53,20 @@ UNBUILT: Mapping[str, str] = {
     "voxtral": "its tokenizer is mistral-common's, with weights' files beside it",
 }
 """Module below `vllm.model_executor.models`, and why."""
+
+PARTS = (
+    "model_executor.models.conformer_encoder",
+    "model_executor.models.cosmos3_edge",
+    "model_executor.models.dots_ocr",
+    "model_executor.models.glm_ocr",
+    "model_executor.models.kimi_k25_vit",
+    "model_executor.models.openpangu_vl",
+    "model_executor.models.radio",
+    "model_executor.models.siglip2navit",
+    "model_executor.models.transformers.multimodal",
+    "models.dots3_note.nvidia.vision",
+)
+"""Modules below `vllm` without fields of their own, whose towers no audited family runs."""
+
+READ = (*(f"model_executor.models.{module}" for module in UNBUILT), *PARTS)
+"""All that is read and not run, by dotted name below `vllm`."""

@@ -42,6 +42,10 @@ def _vision(model_type: str, patch: int) -> Json:
         "patch_size": patch,
         "spatial_merge_size": 2,
         "temporal_patch_size": 2,
+        # Of Qwen3-Omni, as its checkpoints have them.
+        "image_size": 64,
+        "apply_vit_abs_pos_embed": True,
+        "deepstack_visual_indexes": [0],
     }
 
 
