@@ -230,3 +230,33 @@ def test_v2_leaves_out_what_is_encoded_or_has_no_data() -> None:
     cache.add_request("a", items)
     assert list(split_encoder_inputs(cache, {"a": [0, 1, 2, 3]})) == [{"a": [0, 3]}]
     assert list(split_encoder_inputs(cache, {"a": [1, 2]})) == []
+
+
+def test_v2_sets_the_adapters_of_one_batch_before_the_encoder_runs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stand-in of the runner that only encodes, and takes this step of the real one."""
+    from vllm.v1.worker.gpu import model_runner
+    from vllm.v1.worker.gpu.mm.encoder_cache import EncoderCache
+
+    done: list[tuple[str, Any]] = []
+    around = ("get_num_active_loras_for_dispatch", "build_slot_mappings_by_layer",
+              "make_empty_encoder_model_runner_output", "ModelRunnerOutput")  # fmt: skip
+    for name in around:
+        monkeypatch.setattr(model_runner, name, MagicMock())
+    monkeypatch.setattr(model_runner, "dispatch_cg_and_sync_dp", lambda *_, **__: (MagicMock(), 1))
+    monkeypatch.setattr(
+        model_runner, "set_active_mm_loras",
+        lambda **options: done.append(("set", options["scheduled_encoder_inputs"])),
+    )  # fmt: skip
+    runner = MagicMock(is_encoder_decoder=False, encoder_cache=EncoderCache())
+    runner.encoder_cache.add_request("a", [feature("image", 0), feature("video", 1)])
+    runner.gather_batch_req_state.return_value = (MagicMock(), None)
+    runner.prepare_attn.return_value = (MagicMock(), MagicMock())
+    runner.model_state.execute_mm_encoder.side_effect = lambda x: done.append(("run", x))
+    step = MagicMock(num_scheduled_tokens={"a": 4}, scheduled_encoder_inputs={"a": [0, 1]})
+
+    model_runner.GPUModelRunner.execute_model(runner, step)
+
+    image, video = {"a": [0]}, {"a": [1]}
+    assert done[:4] == [("set", image), ("run", image), ("set", video), ("run", video)]

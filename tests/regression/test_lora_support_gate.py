@@ -56,6 +56,12 @@ def test_a_foreign_model_with_a_hook_works_and_is_told_of_the_flag(
     assert lines(vllm_log, NO_FLAG) == 2
 
 
+def test_the_flag_is_off_where_a_model_does_not_set_it() -> None:
+    from vllm.model_executor.models.interfaces import SupportsMultiModal
+
+    assert SupportsMultiModal.supports_tower_connector_lora is False
+
+
 # The manager
 
 

@@ -19,6 +19,9 @@ from unittest.mock import MagicMock, patch
 import numpy as np
 import pytest
 
+from tests.support.names import unknown_names
+from tests.support.placement import tree
+
 if TYPE_CHECKING:
     from vllm.multimodal.inputs import MultiModalFeatureSpec, MultiModalKwargsItem
     from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
@@ -490,6 +493,17 @@ def test_ray_sends_no_items_to_the_later_pipeline_stages(monkeypatch: pytest.Mon
 
     assert sent.scheduled_new_reqs[0].mm_features == []
     assert sent.scheduled_cached_reqs.mm_items == {}
+
+
+def test_a_step_without_late_items_has_an_empty_table_of_them() -> None:
+    """Also where somebody else than the scheduler makes it."""
+    from vllm.v1.core.sched.output import CachedRequestData
+
+    assert CachedRequestData.make_empty().mm_items == {}
+
+
+def test_no_name_is_missing_where_only_a_type_checker_would_look() -> None:
+    assert unknown_names(tree() / "v1") == []
 
 
 def _ray_worker_wrapper(monkeypatch: pytest.MonkeyPatch) -> Any:

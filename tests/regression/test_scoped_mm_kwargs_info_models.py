@@ -405,3 +405,24 @@ def test_one_image_processor_for_images_and_frames_takes_no_scope(
     family = "llava_onevision2:LlavaOnevision2ProcessingInfo"
     make_info(family, {}, checkpoint("qwen3_vl"), kwargs).get_hf_processor()
     assert given == [{"max_pixels": 4, "use_fast": True}]
+
+
+def test_the_patch_limit_of_gemma4_with_lora_is_of_the_image_scope() -> None:
+    import torch
+    from vllm.model_executor.models.gemma4_mm import Gemma4ForConditionalGeneration
+
+    vision = SimpleNamespace(pooling_kernel_size=3, default_output_length=280)
+    kwargs = {"max_soft_tokens": 560, "images_kwargs": {"max_soft_tokens": 70}}
+    model: Any = SimpleNamespace(
+        vision_tower=None,
+        config=SimpleNamespace(vision_config=vision),
+        multimodal_config=SimpleNamespace(mm_processor_kwargs=kwargs),
+        _enable_mm_lora=True,
+    )
+    images: Any = {
+        "pixel_values": torch.zeros(1, 631, 3),
+        "pixel_position_ids": torch.zeros(1, 631, 2),
+    }
+
+    with pytest.raises(ValueError, match="MM LoRA patch limit of 630"):
+        Gemma4ForConditionalGeneration._process_image_input(model, images)

@@ -11,6 +11,8 @@ import pytest
 
 from tests.regression.conftest import MakeRenderer
 from tests.support.mm_requests import ask, budgets, image, video
+from tests.support.names import unknown_names, unused_imports
+from tests.support.placement import tree
 
 Kwargs = dict[str, Any]
 SMALL = {"shortest_edge": 3136, "longest_edge": 100352}
@@ -142,3 +144,14 @@ def test_cosmos_scales_images_by_the_size_it_is_called_with(keys: Kwargs) -> Non
     grid = processor(image(800, 600), return_tensors="pt", **keys)["image_grid_thw"][0]
 
     assert int(grid.prod()) * 16 * 16 <= 100352
+
+
+@pytest.mark.parametrize("folder", ["model_executor/models", "multimodal", "transformers_utils"])
+def test_no_reader_uses_a_name_that_it_lacks(folder: str) -> None:
+    """Also where nothing runs it here."""
+    assert unknown_names(tree() / folder) == []
+
+
+@pytest.mark.parametrize("folder", ["model_executor/models", "multimodal"])
+def test_no_reader_imports_a_name_that_it_does_not_use(folder: str) -> None:
+    assert unused_imports(tree() / folder) == []
