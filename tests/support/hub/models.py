@@ -19,7 +19,6 @@ _SAME = {
     "HuggingFaceTB/SmolVLM-256M-Instruct": "idefics3",
     "LiquidAI/LFM2-VL-450M": "lfm2_vl",
     "OpenGVLab/InternVL3-1B-hf": "internvl",
-    "fixie-ai/ultravox-v0_5-llama-3_2-1b": "ultravox",
     "google/gemma-3-4b-it": "gemma3",
     "llava-hf/llava-1.5-7b-hf": "llava",
     "llava-hf/llava-v1.6-mistral-7b-hf": "llava_next",

@@ -21,6 +21,7 @@ MODELS: Mapping[str, Checkpoint] = {
     "NousResearch/Hermes-3-Llama-3.1-8B": _model("llama", "LlamaForCausalLM", *_CHATML),
     "Qwen/Qwen2-0.5B-Instruct": _QWEN2,
     "Qwen/Qwen2.5-1.5B-Instruct": _QWEN2,
+    "Qwen/Qwen3-0.6B": _model("qwen3", "Qwen3ForCausalLM", *_CHATML),
     "Qwen/Qwen3-8B": _model("qwen3", "Qwen3ForCausalLM", *_CHATML),
     "bert-base-uncased": _model("bert", "BertModel"),
     "facebook/opt-125m": _model("opt", "OPTForCausalLM", hidden_size=768),
