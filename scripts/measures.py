@@ -266,7 +266,7 @@ HEADLINES = (
         "start", "long video", "reserved_over_wanted",
     ),
     Headline(
-        "waits for the device, a request with 8 images, sum over all families",
+        "waits for the device, a request with 16 images, sum over all families",
         "copies", f"{ALL}, many images", "syncs",
     ),
     Headline(

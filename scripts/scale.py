@@ -103,7 +103,7 @@ def _points(window: Measured, figure: str, contender: str) -> dict[int, Spread]:
 
 
 def _copied(copies: Measured, contender: str) -> dict[int, Spread]:
-    numbers = {"qwen3_vl, few images": 2, "qwen3_vl, many images": 8}
+    numbers = {"qwen3_vl, few images": 2, "qwen3_vl, many images": 16}
     spreads = {n: copies.spread(case, "h2d_copies", contender) for case, n in numbers.items()}
     return {n: spread for n, spread in spreads.items() if spread}
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _KINDS: Mapping[str, tuple[str, int]] = {
     "few images": ("image", 2),
-    "many images": ("image", 8),
+    "many images": ("image", 16),
     "long video": ("video", 1),
 }
 

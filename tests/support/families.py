@@ -254,7 +254,7 @@ def typical(family: Family, vllm_config: VllmConfig) -> Iterator[tuple[str, list
 
 
 _TYPICAL = {
-    "image": (("few images", 2, 1), ("many images", 8, 1)),
+    "image": (("few images", 2, 1), ("many images", 16, 1)),
     "video": (("long video", 1, 8),),
     "audio": (("audio", 1, 1),),
 }
