@@ -55,10 +55,13 @@ class Probes:
     def _server(self, name: str) -> subprocess.Popen[str]:
         if name not in self._servers:
             tree = self._tree(name)
+            logs = self._layout.reports / "bench"
+            logs.mkdir(parents=True, exist_ok=True)
             env = worktree.environment(self._layout, tree, self._device)
+            # What vLLM keeps of each model is for one tree: two that share it look anew each time.
+            env["VLLM_CACHE_ROOT"] = str(logs / f"cache-{name.replace(' ', '-')}")
             command = [str(self._layout.venv / "bin" / "python"), "-P", "-m", _SERVER, *_LOADED]
-            log = self._layout.reports / "bench" / f"{name.replace(' ', '-')}.log"
-            log.parent.mkdir(parents=True, exist_ok=True)
+            log = logs / f"{name.replace(' ', '-')}.log"
             with log.open("wb") as errors:
                 server = self._servers[name] = subprocess.Popen(
                     command, env=env, cwd=self._layout.root, text=True,
