@@ -268,18 +268,21 @@ def test_every_headline_is_a_figure_that_is_measured() -> None:
         assert row.figure in FIGURES
 
 
-def test_the_readme_shows_the_figures_of_the_committed_run() -> None:
+def test_the_readme_shows_the_figures_of_the_committed_run_and_no_others() -> None:
     found = samples.read(headline.recorded(Layout.of(REPO, None)))
-    assert found is not None
+    readme = (REPO / "README.md").read_text()
+    if found is None:
+        assert headline.BEGIN + headline.END in readme
+        return
     assert set(found.measured) == set(measures.on(found.made_with["device"]))
     assert bench.failures(found) == []
-    readme = (REPO / "README.md").read_text()
     assert headline.replaced(readme, found) == readme
 
 
 def test_the_measured_window_lies_on_the_model_s_lines() -> None:
     found = samples.read(headline.recorded(Layout.of(REPO, None)))
-    assert found is not None
+    if found is None:
+        pytest.skip("no run is recorded yet: make bench RECORD=1")
     for model in scale.models(found.measured["window"], found.measured["copies"]).values():
         assert model.sent.strays() == []
 
