@@ -66,7 +66,10 @@ def lines(one: Measurement, found: Measured) -> list[str]:
     rows = list(_rows(one, found))
     if len(rows) > _LONG:
         return [f"{one.title}: {len(rows)} rows, see the page"]
-    plain = [[re.sub("<.*?>", "", cell) for cell in row] for row in rows]
+    plain = [
+        [re.sub("<.*?>", "", re.sub("<br><small>(.*?)</small>", r"(\1)", cell)) for cell in row]
+        for row in rows
+    ]
     wide = [max(map(len, column)) for column in zip(*plain, strict=True)]
     return [
         one.title,

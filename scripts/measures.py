@@ -137,7 +137,7 @@ def _window(_case: str, told: Sequence[Told]) -> Iterator[Row]:
         images = turn["images"]
         if images in seen:
             names = ("broadcast_bytes", "engine_cpu_seconds", "seconds")
-            yield f"{images} images", {name: turn[name] for name in names}
+            yield f"{images} image{'s' * (images > 1)}", {name: turn[name] for name in names}
         seen.add(images)
 
 
