@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.asks import prompt
 from tests.support.checkpoints import make_checkpoint
-from tests.support.engine_probe import OPTIONS, prompt
+from tests.support.engine_probe import OPTIONS
 from tests.support.warmup_probe import peak_rss
 
 # Pixels to a token of Qwen3-VL: 16 by 16 a patch, 2 by 2 patches merged, 2 frames in one.
