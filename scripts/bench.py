@@ -118,7 +118,8 @@ def _order(one: Measurement, turn: int) -> Iterator[tuple[str, str]]:
     names = list(one.contenders)
     for case in one.cases:
         for contender in names if turn % 2 == 0 else reversed(names):
-            yield case, contender
+            if one.contends(case, contender):
+                yield case, contender
 
 
 def _sample(
