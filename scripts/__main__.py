@@ -393,7 +393,7 @@ VERBS: dict[str, tuple[Verb, str]] = {
     "build": (build_environment, "make the environment with kernels for this machine"),
     "test": (test, "run the suites for this machine"),
     "baseline": (record_baseline, "record what upstream's tests do without the series"),
-    "check": (check, "style, types, lint, apply, export --check, tool tests"),
+    "check": (check, "style, types, lint, apply, export --check"),
     "pick": (pick, "put the series on a new branch of a fork"),
     "roll": (roll_pin, "move the pin to a new release"),
     "pipeline": (emit_pipeline, "the Buildkite pipeline, for `buildkite-agent pipeline upload`"),

@@ -202,7 +202,7 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         "Encoder and positions of one request on the simulated accelerator: exact numbers, no"
         " times. Sizes are those of tiny items and towers.",
         "tests.support.audit",
-        {"all": ("--typical",)},
+        {"all": ("--typical", "--runner-v1")},
         _copies,
         once=True,
         panels="kind",

@@ -113,11 +113,12 @@ def _regression(layout: Layout) -> Suite:
 
 
 def _engine(layout: Layout, device: str) -> Suite:
-    """In one process: the modules share engines and a server, which use all cores as it is."""
+    """Two modules at once on the CPU, for an engine starts on one core; on a GPU one by one."""
     why = "real engines and servers answer as on base, and survive what breaks"
     on_gpu = "test_on_gpu: no step waits for the GPU, long videos, warmup, LoRA, two GPUs if there"
     notes = (on_gpu,) if device == "cuda" else ()
-    command = _pytest(layout, "tests/engine")
+    at_once = ("-n", "2", "--dist", "loadfile") if device == "cpu" else ()
+    command = _pytest(layout, *at_once, "tests/engine")
     return Suite("engine", why, "venv", command, layout.root, notes=notes)
 
 

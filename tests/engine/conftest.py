@@ -67,10 +67,10 @@ class Probe:
 
 
 @pytest.fixture(scope="session")
-def base_tree() -> Iterator[Path]:
-    """The unpatched release."""
+def base_tree(worker_id: str) -> Iterator[Path]:
+    """The unpatched release, each process of pytest its own."""
     commit = source.base(LAYOUT, pin.read(LAYOUT.pin_file))
-    tree = worktree.add(LAYOUT, commit, LAYOUT.build / f"engine-{commit[:12]}")
+    tree = worktree.add(LAYOUT, commit, LAYOUT.build / f"engine-{commit[:12]}-{worker_id}")
     yield tree
     worktree.remove(LAYOUT, tree)
 

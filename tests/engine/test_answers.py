@@ -12,7 +12,7 @@ from tests.engine.conftest import Answers
 from tests.support.engine_probe import FAMILIES, RUNS
 
 NEW = {"sizes, scoped"}
-"""Runs whose options the base does not take at their word, see `test_scoped_sizes`."""
+"""Runs whose options the base does not take at their word, see the test of the encoder cache."""
 WAYS = [name for name in RUNS if name.startswith("windows, ")]
 
 
@@ -126,3 +126,24 @@ def test_the_encoder_cache_holds_the_largest_item_of_its_scope(
     """1024 x 1024 pixels in all, two frames a token: 512 tokens."""
     assert patched["sizes, scoped"]["encoder_cache"] == 512
     assert base["sizes, scoped"]["encoder_cache"] == 12288, "base does not read the scope"
+
+
+def test_a_size_of_the_engine_and_one_of_a_request_are_resolved_alike_offline(
+    patched: Answers,
+) -> None:
+    answers = patched["sizes, scoped"]["answers"]
+    items = {name: answer.get("items") for name, answer in answers.items()}
+    assert items["video, flat"] == items["video, image scope"] == items["video, stock"]
+    assert items["video, video scope"] < items["video, stock"]
+
+
+def test_an_engine_for_long_videos_keeps_room_for_them_and_answers_usual_ones(
+    base: Answers, patched: Answers
+) -> None:
+    """The model card's recipe; base does not read the scope when it sizes its cache."""
+    told = patched["long video"]
+    assert (told["encoder_cache"], base["long video"]["encoder_cache"]) == (229376, 16384)
+    assert {kind: answer["items"] for kind, answer in told["answers"].items()} == {
+        "video": 2400,
+        "image": 475,
+    }

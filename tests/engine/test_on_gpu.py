@@ -1,6 +1,6 @@
 """What only a GPU shows, by the probes of the CPU tests; without one each test says what it lacks.
 
-On the CPU the same code runs in `test_answers`, `test_lora`, `test_scoped_kwargs`.
+On the CPU the same code runs in `test_answers`, `test_lora`.
 """
 
 # ruff: noqa: ANN401 (what JSON holds)

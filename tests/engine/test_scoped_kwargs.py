@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.conftest import Answers, Serve
+from tests.engine.conftest import Serve
 from tests.engine.test_server import TEXT, image, refused, tokens, video
 from tests.support import media
 from tests.support.server import Failed, Server
@@ -84,24 +84,3 @@ def test_an_engine_with_a_wrong_scope_does_not_start_and_says_the_same(
     with pytest.raises(Failed) as failed, wrong:
         pass
     assert said in str(failed.value)
-
-
-def test_a_size_of_the_engine_and_one_of_a_request_are_resolved_alike_offline(
-    patched: Answers,
-) -> None:
-    answers = patched["sizes, scoped"]["answers"]
-    items = {name: answer.get("items") for name, answer in answers.items()}
-    assert items["video, flat"] == items["video, image scope"] == items["video, stock"]
-    assert items["video, video scope"] < items["video, stock"]
-
-
-def test_an_engine_for_long_videos_keeps_room_for_them_and_answers_usual_ones(
-    base: Answers, patched: Answers
-) -> None:
-    """The model card's recipe; base does not read the scope when it sizes its cache."""
-    told = patched["long video"]
-    assert (told["encoder_cache"], base["long video"]["encoder_cache"]) == (229376, 16384)
-    assert {kind: answer["items"] for kind, answer in told["answers"].items()} == {
-        "video": 2400,
-        "image": 475,
-    }

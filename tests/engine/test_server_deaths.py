@@ -42,9 +42,10 @@ def lose(server: Server, name: str, *parts: Mapping[str, Any]) -> None:
     footprint = server.footprint()
     lost = [one for one in footprint.processes if name in one.name()]
     assert lost
+    before = server.metric("vllm:generation_tokens_total")
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(server.chat, *parts, max_tokens=3900)
-        wait_until(lambda: server.metric("vllm:num_requests_running") == 1)
+        wait_until(lambda: server.metric("vllm:generation_tokens_total") > before)
         for one in lost:
             one.kill()
         reply: requests.Response = asked.result()

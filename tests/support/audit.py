@@ -2,8 +2,8 @@
 
 `audit` runs one family through both model runners, the encoder CUDA graphs and the position
 ids, and reports where every field lives, what moved, what waited and what CUDA would refuse.
-`python -m tests.support.audit [--typical] [FAMILY …]` prints one JSON line a family, for any
-vLLM.
+`python -m tests.support.audit [--typical] [--runner-v1] [FAMILY …]` prints one JSON line a
+family, for any vLLM.
 """
 
 # ruff: noqa: ANN401 (models and their inputs)
@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +30,7 @@ from tests.support.accelerator import DEVICE, Accelerator, DeviceTensor, Record
 from tests.support.checkpoints import make_checkpoint
 from tests.support.cuda_tree import cuda_tree
 from tests.support.families import FAMILIES, Cases, Family, cases, typical
+from tests.support.telling import telling
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -89,10 +89,17 @@ class Report:
         return sorted(f"{fault} [{', '.join(where)}]" for fault, where in steps.items())
 
 
-def audit(family: Family, checkpoint: Path, *, strict: bool = True, shown: Cases = cases) -> Report:
+def audit(
+    family: Family,
+    checkpoint: Path,
+    *,
+    strict: bool = True,
+    shown: Cases = cases,
+    everything: bool = True,
+) -> Report:
     """Build the family from its checkpoint folder and run everything it supports.
 
-    `typical` requests go through the first runner alone: that tells what they move.
+    Without `everything` neither the second runner nor a graph.
     """
     vllm_config = models.make_config(checkpoint, **family.options)
     fields = models.field_owner(vllm_config)._get_mm_fields_config
@@ -104,7 +111,7 @@ def audit(family: Family, checkpoint: Path, *, strict: bool = True, shown: Cases
         report = Report(checkpoint.name, type(model).__name__, fields.__module__)
         for name, requests in prepared:
             report.placements += audited.placements(requests, report.placements)
-            report.runs += audited.runs(name, requests, everything=shown is not typical)
+            report.runs += audited.runs(name, requests, everything=everything)
     return report
 
 
@@ -135,7 +142,7 @@ class _Audit:
     ) -> Iterator[Run]:
         features = [feature for request in requests for feature in request.features]
         # What is made once: caches, compiled kernels. If it fails, so do the next ones. One of many
-        # typical items has the size of all.
+        # items has the size of all.
         with self._acc.unwatched(), suppress(Exception):
             self._v2(features if everything else features[:1])
         yield self._watch("runner v1", case, lambda: self._v1(features))
@@ -283,18 +290,16 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="audit", description=__doc__)
     parser.add_argument("families", nargs="*", choices=[*FAMILIES, []], metavar="FAMILY")
     parser.add_argument("--typical", action="store_true", help="few and many items, long ones")
+    parser.add_argument("--runner-v1", action="store_true", help="not v2, and no graphs")
     options = parser.parse_args(arguments)
 
     shown = typical if options.typical else cases
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    # vLLM logs to stdout, where only the result may be.
-    with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
-        reports = [
-            audit(FAMILIES[name], make_checkpoint(name, Path(folder, name)), shown=shown)
-            for name in options.families or FAMILIES
-        ]
-    for report in reports:
-        sys.stdout.write(json.dumps(asdict(report), sort_keys=True) + "\n")
+    with tempfile.TemporaryDirectory() as folder, telling() as tell:
+        for name in options.families or FAMILIES:
+            checkpoint = make_checkpoint(name, Path(folder, name))
+            found = audit(FAMILIES[name], checkpoint, shown=shown, everything=not options.runner_v1)
+            tell(asdict(found))
     return 0
 
 

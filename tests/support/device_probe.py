@@ -14,13 +14,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support import media
 from tests.support.checkpoints import CHECKPOINTS, make_checkpoint
 from tests.support.engine_probe import OPTIONS
+from tests.support.telling import telling
 
 if TYPE_CHECKING:
     from vllm import LLM
@@ -81,10 +81,8 @@ def main(arguments: list[str]) -> int:
 
     # In this process, where the profiler looks.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    # vLLM logs to stdout, where only the result may be.
-    with redirect_stdout(sys.stderr):
-        result = probe(options.folder)
-    sys.stdout.write(json.dumps(result, sort_keys=True) + "\n")
+    with telling() as tell:
+        tell(probe(options.folder))
     return 0
 
 

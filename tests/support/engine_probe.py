@@ -27,8 +27,9 @@ OPTIONS: Mapping[str, Any] = {
     "max_num_batched_tokens": 2048,
     "max_num_seqs": 16,
     "block_size": 32,
-    # Named, for the default is most of the machine.
+    # Both named, for the default is most of the machine, and two engines may share a GPU.
     "kv_cache_memory_bytes": 256 << 20,
+    "gpu_memory_utilization": 0.3,
     "skip_mm_profiling": True,
     "seed": 0,
 }

@@ -13,8 +13,10 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from typing import Any, NoReturn
+
+from tests.support.telling import telling
 
 
 def _become(asked: dict[str, Any]) -> NoReturn:
@@ -54,20 +56,17 @@ def _wait(child: int) -> int:
 def main(modules: list[str]) -> int:
     """Answer until the input ends."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    # vLLM logs to the stdout that it finds, where only answers may be.
-    with redirect_stdout(sys.stderr):
+    with telling() as tell:
         import vllm
 
         for module in modules:
             importlib.import_module(module)
-    os.dup2(2, 1)
-    answers.write(json.dumps({"vllm": vllm.__file__}) + "\n")
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            _become(json.loads(line))
-        answers.write(json.dumps(_wait(child)) + "\n")
+        tell({"vllm": vllm.__file__})
+        for line in sys.stdin:
+            child = os.fork()
+            if child == 0:
+                _become(json.loads(line))
+            tell(_wait(child))
     return 0
 
 

@@ -7,16 +7,15 @@ Prints one JSON line; runs on the unpatched and on the patched vLLM alike. Run i
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support import media
 from tests.support.checkpoints import CHECKPOINTS, make_checkpoint
 from tests.support.renderers import make_renderer
+from tests.support.telling import telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -70,10 +69,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--requests", type=int, default=25, metavar="N")
     options = parser.parse_args(arguments)
 
-    # vLLM logs to stdout, where only the result may be.
-    with redirect_stdout(sys.stderr):
-        result = probe(options.folder, options.requests)
-    sys.stdout.write(json.dumps(result, sort_keys=True) + "\n")
+    with telling() as tell:
+        tell(probe(options.folder, options.requests))
     return 0
 
 

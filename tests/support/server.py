@@ -24,6 +24,7 @@ _OPTIONS = (
     *("--host", "127.0.0.1", "--served-model-name", "tiny", "--enforce-eager"),
     *("--max-model-len", "4096", "--max-num-batched-tokens", "2048", "--max-num-seqs", "16"),
     *("--block-size", "32", "--kv-cache-memory-bytes", "256M", "--skip-mm-profiling"),
+    *("--gpu-memory-utilization", "0.3"),
 )
 _START, _STOP = 300, 60
 """Seconds that a server gets; on an idle machine it needs a tenth of them."""

@@ -7,12 +7,10 @@ Prints one JSON line; runs on the unpatched and on the patched vLLM alike. Run i
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from typing import Any
 from tests.support.asks import prompt
 from tests.support.checkpoints import make_checkpoint
 from tests.support.engine_probe import OPTIONS
+from tests.support.telling import telling
 from tests.support.warmup_probe import peak_rss
 
 # Pixels to a token of Qwen3-VL: 16 by 16 a patch, 2 by 2 patches merged, 2 frames in one.
@@ -92,10 +91,8 @@ def main(arguments: list[str]) -> int:
 
     # In this process, where memory and scheduler can be looked at.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    # vLLM logs to stdout, where only the result may be.
-    with redirect_stdout(sys.stderr):
-        result = probe(options.folder, RECIPES[options.recipe])
-    sys.stdout.write(json.dumps(result, sort_keys=True) + "\n")
+    with telling() as tell:
+        tell(probe(options.folder, RECIPES[options.recipe]))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The one line that a probe prints, apart from what vLLM and its workers log."""
+"""What a probe prints, apart from what vLLM and its workers log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def telling() -> Iterator[Callable[[object], None]]:
 
     By descriptor, since workers inherit it, and log to it when their parent has ended.
     """
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
+    with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8") as out:
         os.dup2(2, 1)
 
         def tell(found: object) -> None:

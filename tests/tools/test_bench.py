@@ -53,7 +53,8 @@ def layout(applied: Product, monkeypatch: pytest.MonkeyPatch) -> Layout:
     support.mkdir()
     for folder in (support.parent, support):
         (folder / "__init__.py").touch()
-    shutil.copyfile(REPO / "tests/support/forked.py", support / "forked.py")
+    for name in ("forked.py", "telling.py"):
+        shutil.copyfile(REPO / "tests/support" / name, support / name)
     (support / "stub.py").write_text(STUB)
     put_python(applied.root / "build/venv/bin/python")
     monkeypatch.setattr(probes, "_LOADED", ("vllm.a",))
