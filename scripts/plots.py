@@ -114,6 +114,8 @@ def curves(layout: Layout, panels: Sequence[Curves]) -> str:
     """Panels two in a row."""
     deep = -(-len(panels) // 2)
     figure = _figure(layout, _WIDTH, 3.3 * deep, 2, deep)
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
     for axes in figure.axes[len(panels) :]:
         axes.set_axis_off()
     for axes, panel in zip(figure.axes, panels, strict=False):
@@ -135,6 +137,9 @@ def curves(layout: Layout, panels: Sequence[Curves]) -> str:
         if panel.log:
             axes.set_xscale("log")
             axes.set_yscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_title(panel.title)
         axes.set_xlabel(panel.x)
         axes.set_ylabel(panel.y)

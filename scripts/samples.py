@@ -85,7 +85,7 @@ def _text(run: Run) -> str:
         facts = {key: value for key, value in asdict(one).items() if key != "values"}
         rows = [
             f"    {json.dumps(case)}: {json.dumps(figures, sort_keys=True)}"
-            for case, figures in sorted(one.values.items())
+            for case, figures in one.values.items()
         ]
         inner = ",\n".join(rows)
         head = json.dumps(facts, sort_keys=True)[:-1]

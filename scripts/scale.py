@@ -36,13 +36,17 @@ class Line:
 
     @classmethod
     def through(cls, points: Mapping[int, Spread]) -> Line:
-        """Least squares of the relative distances, since points are far apart in size."""
+        """Least squares of the relative distances, since points are far apart in size.
+
+        Level where that line would fall: no image makes a turn cheaper.
+        """
         rows = [(n, p.median, 1 / p.median**2 if p.median else 1.0) for n, p in points.items()]
         total = sum(w for _, _, w in rows)
         x = sum(w * n for n, _, w in rows) / total
         y = sum(w * value for _, value, w in rows) / total
         wide = sum(w * (n - x) ** 2 for n, _, w in rows)
         slope = sum(w * (n - x) * (value - y) for n, value, w in rows) / wide if wide else 0.0
+        slope = max(slope, 0.0)
         return cls(y - slope * x, slope, points)
 
     def at(self, images: float) -> float:

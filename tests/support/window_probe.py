@@ -29,6 +29,7 @@ CHECKPOINT = "qwen3_vl"
 HEAD = "A system prompt that is longer than one block of the cache and is never changed."
 FIXED = 2
 """Images in front of a window that moves."""
+_WARMING = 2  # images of a window that nobody counts: the first turns of an engine take longer
 
 
 def _prompt(head: str, numbers: Sequence[int], tail: str) -> dict[str, Any]:
@@ -111,6 +112,8 @@ def probe(folder: Path, images: Sequence[int], window: int, turns: int) -> dict[
     llm = LLM(
         str(checkpoint), dtype=dtype, distributed_executor_backend=CountingExecutor, **OPTIONS
     )
+    for prompt in resent(_WARMING, 3):
+        _turn(llm, prompt)
     rows = [_turn(llm, prompt) for count in images for prompt in resent(count, turns)]
     moved = []
     for prompt in moving(window, turns) if window else ():

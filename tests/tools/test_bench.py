@@ -251,6 +251,12 @@ def test_the_model_finds_the_line_that_its_points_lie_on() -> None:
     assert base.sent.strays() == base.busy.strays() == []
 
 
+def test_no_image_makes_a_turn_cheaper() -> None:
+    model = scale.models(window({1: 25, 5: 5, 25: 1}), None)["base"]
+    assert model.busy.slope == 0
+    assert model.most(1) == model.most(1000) > 0
+
+
 def test_the_model_names_the_points_that_it_misses() -> None:
     assert scale.models(window({1: 1, 5: 9, 25: 25}), None)["base"].busy.strays() == [5, 25]
 
