@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.engine.conftest import DEVICE, LAYOUT, Probe
+from tests.engine.conftest import DEVICE, SideBySide
 from tests.engine.test_answers import same
 
 RUN = "windows, two workers"
 
 
 @pytest.fixture(scope="module")
-def answers(base_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+def answers(side_by_side: SideBySide) -> Mapping[str, Any]:
     """Those of each tree."""
     if DEVICE == "cuda":
         import torch
@@ -23,12 +22,8 @@ def answers(base_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Mappin
         found = torch.cuda.device_count()
         if found < 2:
             pytest.skip(f"needs 2 CUDA GPUs, this host has {found}")
-    folder = tmp_path_factory.mktemp("two")
-    told = {
-        name: Probe.start(tree, folder / name, "engine_probe", str(folder / name), RUN).told()
-        for name, tree in (("base", base_tree), ("patched", LAYOUT.clone))
-    }
-    return {name: one["runs"][RUN]["answers"] for name, one in told.items()}
+    told = side_by_side("engine_probe", RUN)
+    return {tree: one["runs"][RUN]["answers"] for tree, one in told.items()}
 
 
 def test_they_answer_as_base_does(answers: Mapping[str, Any]) -> None:
