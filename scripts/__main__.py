@@ -372,7 +372,8 @@ def emit_pipeline(_args: argparse.Namespace, where: Layout) -> None:
 
 def clean(_args: argparse.Namespace, where: Layout) -> None:
     with layout.locked(where, "clean"):
-        for folder in filter(Path.exists, (where.venv, where.tools, where.style, where.reports)):
+        made = (where.venv, where.pycache, where.tools, where.style, where.reports)
+        for folder in filter(Path.exists, made):
             shutil.rmtree(folder)
     print("removed environment, tools and reports; the work clone and the downloads stay")
 

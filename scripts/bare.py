@@ -110,7 +110,7 @@ def environment(layout: Layout, there: Layout, new: Pin, say: Say) -> None:
 
 def run(layout: Layout, there: Layout, modules: list[str]) -> dict[str, list[tuple[str, str]]]:
     """Module → its tests that ran, with the message of their failure, empty where they pass."""
-    env = dict(os.environ) | build.run_environment("cpu") | {"HF_HUB_OFFLINE": "1"}
+    env = dict(os.environ) | build.run_environment(there, "cpu") | {"HF_HUB_OFFLINE": "1"}
     cases: dict[str, list[tuple[str, str]]] = {}
     log = layout.reports / "bare.log"
     log.unlink(missing_ok=True)

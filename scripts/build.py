@@ -207,7 +207,7 @@ def _recheck(layout: Layout, plan: Plan, before: str) -> None:
             hint=f"see git -C {layout.shown(layout.clone)} diff",
         )
     code = "import vllm; print(vllm.__file__); print(vllm.__version__)"
-    env = dict(os.environ) | run_environment(plan.device)
+    env = dict(os.environ) | run_environment(layout, plan.device)
     command = [str(layout.venv / "bin" / "python"), "-P", "-c", code]
     done = subprocess.run(command, env=env, cwd=layout.root, capture_output=True, text=True)
     path, _, version = done.stdout.strip().partition("\n")
@@ -258,6 +258,14 @@ def require_own_tree(layout: Layout) -> None:
         )
 
 
-def run_environment(device: str) -> dict[str, str]:
-    """What the patched vLLM needs in its environment at run time."""
-    return {"VLLM_TARGET_DEVICE": device}
+def run_environment(layout: Layout, device: str) -> dict[str, str]:
+    """What the patched vLLM needs in its environment at run time.
+
+    Bytecode is kept whatever the machine's habit: without it each process compiles vLLM and torch
+    anew, which is most of the time of a start.
+    """
+    return {
+        "VLLM_TARGET_DEVICE": device,
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(layout.pycache),
+    }

@@ -61,6 +61,11 @@ class Layout:
         return self.build / "style"
 
     @property
+    def pycache(self) -> Path:
+        """Bytecode of what the environment runs, so that no tree holds any."""
+        return self.build / "pycache"
+
+    @property
     def kept(self) -> Path:
         """What waits for a person after a conflict of `pick` or `roll`."""
         return self.build / "kept"

@@ -67,10 +67,10 @@ def jobs(device: str) -> int:
     return 1 if device != "cpu" else max(1, min(os.cpu_count() or 1, fit, 4))
 
 
-def environment(device: str) -> dict[str, str]:
+def environment(layout: Layout, device: str) -> dict[str, str]:
     """On a GPU with the guard of upstream's own test image: a step that waits for it fails."""
     guard = {} if device == "cpu" else {"VLLM_GPU_SYNC_CHECK": "error"}
-    return guard | dict(os.environ) | build.run_environment(device)
+    return guard | dict(os.environ) | build.run_environment(layout, device)
 
 
 def run(
@@ -78,7 +78,7 @@ def run(
 ) -> dict[Session, Ended]:
     """Run `suites` in `tree`, logs in `folder`; what ended well there before is only read."""
     folder.mkdir(parents=True, exist_ok=True)
-    env = environment(device) | hub.environment(layout)
+    env = environment(layout, device) | hub.environment(layout)
     wanted = [Session(suite, part) for suite in suites for part in range(suite.shards)]
     pool = _pool(tree, layout.venv / "bin" / "python", wanted, env, jobs(device), folder)
     ended = {}

@@ -156,9 +156,8 @@ def run(layout: Layout, chosen: list[Suite], *, device: str, say: Say) -> list[R
     tools.ensure(layout)
     layout.reports.mkdir(parents=True, exist_ok=True)
     index.require_space(layout.reports, _RUN_BYTES, "a test run")
-    env = dict(os.environ) | build.run_environment(device)
-    if not hub.in_reach():
-        env["HF_HUB_OFFLINE"] = "1"
+    env = dict(os.environ) | ({} if hub.in_reach() else {"HF_HUB_OFFLINE": "1"})
+    there = env | build.run_environment(layout, device)
     results = []
     for suite in chosen:
         if suite.why_not:
@@ -167,7 +166,7 @@ def run(layout: Layout, chosen: list[Suite], *, device: str, say: Say) -> list[R
         if suite.choices:
             results.append(_compared(layout, device, suite, say))
         else:
-            results.append(_run(layout, suite, env))
+            results.append(_run(layout, suite, there if suite.needs == "venv" else env))
     return results
 
 

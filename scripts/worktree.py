@@ -44,4 +44,4 @@ def python_path(layout: Layout, tree: Path) -> str:
 def environment(layout: Layout, tree: Path, device: str) -> dict[str, str]:
     """What a process needs to import vLLM from `tree`; start its Python with `-P`."""
     offline = {"PYTHONPATH": python_path(layout, tree), "HF_HUB_OFFLINE": "1"}
-    return dict(os.environ) | build.run_environment(device) | offline
+    return dict(os.environ) | build.run_environment(layout, device) | offline

@@ -85,7 +85,11 @@ def test_embeddings_and_positions_are_those_of_the_pinned_release(
     families = list(FAMILIES)[part::4]
     base = subprocess.run(
         [sys.executable, "-m", "tests.support.audit", "--runner-v1", *families],
-        env=os.environ | {"PYTHONPATH": f"{pinned_tree(tmp_path)}{os.pathsep}{ROOT}"},
+        env=os.environ
+        | {
+            "PYTHONPATH": f"{pinned_tree(tmp_path)}{os.pathsep}{ROOT}",
+            "PYTHONDONTWRITEBYTECODE": "1",  # this tree is here but once
+        },
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         text=True,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support import media
 from tests.support.checkpoints import CHECKPOINTS, make_checkpoint
 from tests.support.engine_probe import OPTIONS
+from tests.support.models import inspected_in_this_process
 from tests.support.telling import telling
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def main(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
 
-    with telling() as tell:
+    with telling() as tell, inspected_in_this_process():
         import vllm
 
         told = probe(options.folder, options.images, options.moving, options.turns)

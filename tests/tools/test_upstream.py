@@ -72,12 +72,14 @@ def test_what_stays_out_says_why(layout: Layout) -> None:
     assert (on_cuda["kernels"], on_cuda["many"]) == ("", "needs more than one GPU")
 
 
-def test_on_a_gpu_the_suites_run_guarded_as_upstream_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_the_suites_run_guarded_as_upstream_does(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guard = "VLLM_GPU_SYNC_CHECK"
-    assert guard not in sessions.environment("cpu")
-    assert sessions.environment("cuda")[guard] == "error"
+    assert guard not in sessions.environment(layout, "cpu")
+    assert sessions.environment(layout, "cuda")[guard] == "error"
     monkeypatch.setenv(guard, "warn")
-    assert sessions.environment("cuda")[guard] == "warn"
+    assert sessions.environment(layout, "cuda")[guard] == "warn"
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
