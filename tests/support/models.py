@@ -146,7 +146,6 @@ def make_inputs(
     data: Mapping[str, Sequence[Any]],
     *,
     prompt: str | None = None,
-    processor_options: Mapping[str, object] | None = None,
 ) -> Inputs:
     """Run the real processor on `data`, modality to items; the prompt is the dummy one.
 
@@ -155,7 +154,6 @@ def make_inputs(
     """
     from vllm.multimodal import MULTIMODAL_REGISTRY
     from vllm.multimodal.inputs import MultiModalFeatureSpec
-    from vllm.multimodal.processing import ProcessorInputs, TimingContext
     from vllm.multimodal.utils import argsort_mm_positions
 
     processor = MULTIMODAL_REGISTRY.create_processor(vllm_config.model_config)
@@ -163,14 +161,8 @@ def make_inputs(
     if prompt is None:
         prompt = processor.dummy_inputs.get_dummy_text(counts)
     mm_data = {modality: list(data[modality]) for modality in counts}
-    result = processor.apply(
-        ProcessorInputs(
-            prompt=prompt,
-            mm_data_items=processor.info.parse_mm_data(mm_data),
-            hf_processor_mm_kwargs=dict(processor_options or {}),
-        ),
-        timing_ctx=TimingContext(enabled=False),
-    )
+    # The call takes a text in every release; `apply`, in later ones, only token ids.
+    result = processor(prompt, processor.info.parse_mm_data(mm_data))
     kwargs, hashes, places = (result[k] for k in ("mm_kwargs", "mm_hashes", "mm_placeholders"))
     features = [
         MultiModalFeatureSpec(
