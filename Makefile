@@ -19,7 +19,7 @@ build: ## make build/venv with the patched vLLM and kernels
 	$(RUN) build
 export: ## write the commits of build/vllm back as patches/ (CHECK=1 only compares, DIST=dir for others)
 	$(RUN) export
-check: ## style, types, lint, apply, export check (EACH=1 patch by patch)
+check: ## style, types, lint, apply, export check (EACH=1 patch by patch, PATCHES=1,3-4 these)
 	$(RUN) check
 pick: ## put the series on a new branch of a fork (FORK=path ONTO=ref)
 	$(RUN) pick

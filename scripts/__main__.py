@@ -231,6 +231,9 @@ def record_baseline(args: argparse.Namespace, where: Layout) -> None:
 
 
 def check(args: argparse.Namespace, where: Layout) -> None:
+    if args.patches and not args.each:
+        raise OverlayError("PATCHES is a part of EACH=1", hint="make check EACH=1 PATCHES=1,3-4")
+    asked = series.chosen(series.load(where.patches), args.patches) if args.each else set()
     results = suites.run(where, suites.own_checks(where), device="cpu", say=_say)
     if args.each:
         release = pin.read(where.pin_file)
@@ -238,7 +241,7 @@ def check(args: argparse.Namespace, where: Layout) -> None:
             plan = build.plan(where, release, "auto", "auto")
             build.build(where, release, plan, say=_say)
             results += each.replay(
-                where, release, series.load(where.patches),
+                where, release, series.load(where.patches), asked,
                 style=each.style(where), device=plan.device, say=_say,
             )  # fmt: skip
     _conclude(results)

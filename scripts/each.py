@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from scripts import series, stack, suites, tools, worktree
@@ -27,23 +27,33 @@ _UPSTREAMS = {"ruff": r"ruff-pre-commit\n\s+rev: v(\S+)", "mypy": r'"mypy==([\d.
 
 
 def replay(
-    layout: Layout, pin: Pin, patches: tuple[Patch, ...], *, style: Path, device: str, say: Say
+    layout: Layout,
+    pin: Pin,
+    patches: tuple[Patch, ...],
+    asked: Collection[str],
+    *,
+    style: Path,
+    device: str,
+    say: Say,
 ) -> list[Result]:
-    """One result a patch and check. Work clone and environment must be there, and stay unchanged.
+    """One result a check of each patch whose name is in `asked`.
 
-    `style` is the folder of upstream's ruff and Python, see `style`.
+    Work clone and environment must be there, and stay unchanged. `style` is the folder of
+    upstream's ruff and Python, see `style`.
     """
     base, commits = stack.commits(layout, pin, patches)
+    pairs = zip(patches, commits, strict=True)
+    wanted = [(patch, commit) for patch, commit in pairs if patch.name in asked]
     git = Git(layout.clone)
     results = []
     with stack.worktree(layout, git, base) as tree:
         needs = series.needs(patches)
-        for patch in patches:
+        for patch, _ in wanted:
             say(f"\n== {patch.name[:4]}-alone")
             stands_on = tuple(p for p in patches if p.name in needs[patch.name])
             results.append(_alone(layout, tree, base, (*stands_on, patch)))
         worktree.link(layout, tree.root)
-        for patch, commit in zip(patches, commits, strict=True):
+        for patch, commit in wanted:
             tree.raw("checkout", "--quiet", "--detach", commit)
             checks = _checks(layout, tree, style, patch)
             results += suites.run(layout, checks, device=device, say=say)

@@ -40,7 +40,7 @@ _OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
     ("fork", "", str, "pick"),
     ("onto", "", str, "pick"),
     ("branch", "", str, "pick"),
-    ("patches", "", str, "pick prove"),
+    ("patches", "", str, "check pick prove"),
     ("tag", "", str, "roll"),
     ("sha256", "", str, "roll"),
     ("commit", "", str, "roll"),

@@ -19,12 +19,13 @@ def test_it_answers():
 """
 
 
-def replay(product: Product) -> dict[str, Result]:
-    """Name -> result, with the tools of this repository in the place of upstream's."""
+def replay(product: Product, numbers: str = "") -> dict[str, Result]:
+    """Name -> result of these patches, by the tools of this repository in place of upstream's."""
     where = layout.Layout.of(product.root, None)
     put_python(where.venv / "bin" / "python")
     before = snapshot(product.clone)
-    results = each.replay(where, pin.read(where.pin_file), series.load(where.patches),
+    patches = series.load(where.patches)
+    results = each.replay(where, pin.read(where.pin_file), patches, series.chosen(patches, numbers),
                           style=REPO / "build/tools/bin", device="cpu", say=print)  # fmt: skip
     assert snapshot(product.clone) == before
     return {result.name: result for result in results}
@@ -67,6 +68,22 @@ def test_the_tests_see_the_tree_after_their_patch_and_not_the_last(tested: Produ
     results = replay(tested)
     assert failed(results) == ["0004-regression"]
     assert results["0004-alone"].summary == "applies on 0001, the pin"
+
+
+def test_a_part_of_the_series_is_replayed_on_all_that_comes_before_it(tested: Product) -> None:
+    results = replay(tested, "2")
+    assert {name[:4] for name in results} == {"0002"}
+    assert failed(results) == []
+
+
+@pytest.mark.parametrize(
+    ("each_one", "said"), [("0", "PATCHES is a part of EACH=1"), ("1", "'9' is no part of")]
+)
+def test_a_part_that_cannot_be_replayed_is_told_before_anything_runs(
+    applied: Product, each_one: str, said: str
+) -> None:
+    done = applied.run("check", EACH=each_one, PATCHES="9")
+    assert (done.code, done.out, said in done.error) == (2, "", True), done
 
 
 @pytest.mark.parametrize(
