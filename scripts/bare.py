@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,20 @@ class Outcome:
 
     said: str
     all_pass: bool = False
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How one test module ended: its tests that ran, each with the message of its failure, empty
+    where it passes; `broke` where it did not load or did not come to its end.
+    """
+
+    cases: tuple[tuple[str, str], ...] = ()
+    broke: str = ""
+
+    @property
+    def failures(self) -> int:
+        return sum(bool(message) for _, message in self.cases)
 
 
 def root(layout: Layout, folder: Path) -> Layout:
@@ -73,11 +87,11 @@ def test(
     try:
         environment(layout, there, new, say)
         say(f"regression tests on the bare {new.tag} …")
-        cases = run(layout, there, modules)
+        ran = run(layout, there, modules)
     except OverlayError as error:
         said = f"its regression tests did not run on {new.tag}: {error}"
         return {patch.name: Outcome(said) for patch in patches}
-    return {patch.name: outcome(patch, new, cases) for patch in patches}
+    return {patch.name: outcome(patch, new, ran) for patch in patches}
 
 
 def environment(layout: Layout, there: Layout, new: Pin, say: Say) -> None:
@@ -108,12 +122,12 @@ def environment(layout: Layout, there: Layout, new: Pin, say: Say) -> None:
     build.build(there, new, plan, say=say)
 
 
-def run(layout: Layout, there: Layout, modules: list[str]) -> dict[str, list[tuple[str, str]]]:
-    """Module → its tests that ran, with the message of their failure, empty where they pass."""
+def run(layout: Layout, there: Layout, modules: list[str]) -> dict[str, Ran]:
+    """Run each test module by itself: Module → how it ended."""
     env = dict(os.environ) | build.run_environment(there, "cpu") | {"HF_HUB_OFFLINE": "1"}
-    cases: dict[str, list[tuple[str, str]]] = {}
     log = layout.reports / "bare.log"
     log.unlink(missing_ok=True)
+    ran: dict[str, Ran] = {}
     for module in modules:
         junit = layout.reports / f"bare-{Path(module).stem}.xml"
         junit.unlink(missing_ok=True)
@@ -121,50 +135,66 @@ def run(layout: Layout, there: Layout, modules: list[str]) -> dict[str, list[tup
                    "-p", "no:cacheprovider", f"--junitxml={junit}", module]  # fmt: skip
         with log.open("ab") as file:
             try:
-                subprocess.run(command, cwd=layout.root, env=env, stdin=subprocess.DEVNULL,
-                               stdout=file, stderr=subprocess.STDOUT, timeout=_LIMIT)  # fmt: skip
+                done = subprocess.run(command, cwd=layout.root, env=env, stdin=subprocess.DEVNULL,
+                                      stdout=file, stderr=subprocess.STDOUT,
+                                      timeout=_LIMIT)  # fmt: skip
             except subprocess.TimeoutExpired:
-                cases[module] = [(Path(module).stem, f"not done after {_LIMIT} s")]
+                ran[module] = Ran(broke=f"not done after {_LIMIT} s")
                 continue
-        if not junit.is_file():
-            raise OverlayError(f"pytest did not start, see {layout.shown(log)}")
-        cases[module] = _cases(junit)
-    return cases
+        crashed = f"pytest ended with {done.returncode}, see {layout.shown(log)}"
+        ran[module] = _read(junit) if junit.is_file() else Ran(broke=crashed)
+    return ran
 
 
-def _cases(junit: Path) -> list[tuple[str, str]]:
-    found = []
+def _read(junit: Path) -> Ran:
+    found, broke = [], ""
     for case in ET.parse(junit).getroot().iter("testcase"):
         if case.find("skipped") is not None:
             continue  # it says nothing of the release
         bad = [child for child in case if child.tag in ("failure", "error")]
-        message = (bad[0].get("message", "") or bad[0].tag).split("\n")[0] if bad else ""
-        found.append((case.get("name", ""), message))
-    return found
+        if bad and bad[0].get("message") == "collection failure":
+            broke = f"does not load: {_root_cause(bad[0])}"
+        else:
+            found.append((case.get("name", ""), _message(bad[0]) if bad else ""))
+    return Ran(tuple(found), broke)
 
 
-def outcome(patch: Patch, new: Pin, cases: dict[str, list[tuple[str, str]]]) -> Outcome:
-    """What `cases` (see `run`) say of one patch."""
-    modules = [cases.get(module, []) for module in patch.values("Regression-Test")]
-    mine = [case for module in modules for case in module]
-    if not mine:
-        return Outcome(f"none of its regression tests ran on bare {new.tag}")
+def _message(bad: ET.Element) -> str:
+    """What a test found; of another error, what it began with as well."""
+    said = (bad.get("message") or bad.tag).split("\n")[0]
+    cause = _root_cause(bad)
+    return said if _FINDS.match(said) or cause in said else f"{said[:60]} … from {cause}"
+
+
+def _root_cause(bad: ET.Element) -> str:
+    """Of a chain of exceptions pytest shows the first one first, with an `E` before its message."""
+    first = re.search(r"^E +(\S.*)", bad.text or "", re.MULTILINE)
+    return first[1] if first else ""
+
+
+def outcome(patch: Patch, new: Pin, ran: Mapping[str, Ran]) -> Outcome:
+    """What its test modules (see `run`) say of one patch."""
+    modules = {module: ran[module] for module in patch.values("Regression-Test") if module in ran}
+    mine = [case for one in modules.values() for case in one.cases]
+    broke = [(module, one.broke) for module, one in modules.items() if one.broke]
     failed = [(test, message) for test, message in mine if message]
     passed = len(mine) - len(failed)
     said = f"{passed} of {len(mine)} of its regression tests pass on bare {new.tag}"
-    if not failed:
+    if not mine:
+        said = f"none of its regression tests ran on bare {new.tag}"
+    elif not failed and not broke:
         return Outcome(said, all_pass=True)
-    left = max(sum(bool(message) for _, message in module) for module in modules) >= _ENOUGH
-    said += f", where a module is left after {_ENOUGH} failures" * left
+    if max((one.failures for one in modules.values()), default=0) >= _ENOUGH:
+        said += f", where a module is left after {_ENOUGH} failures"
     needed = [case for case in failed if _FINDS.match(case[1])]
     errors = [case for case in failed if case not in needed]
-    parts = [said]
-    if needed:
-        parts.append(f"ours is still needed for{_listed(needed)}")
-    if errors:
-        parts.append(f"an error of {new.tag}, or of a test that does not fit it{_listed(errors)}")
-    return Outcome("\n".join(parts))
+    parts = (
+        ("ours is still needed for", needed),
+        (f"an error of {new.tag}, or of a test that does not fit it", errors),
+        ("a module that says nothing, or not all", broke),
+    )
+    return Outcome("\n".join([said, *(title + _listed(found) for title, found in parts if found)]))
 
 
-def _listed(failed: list[tuple[str, str]]) -> str:
-    return "".join(f"\n    {test}: {message[:120]}" for test, message in failed)
+def _listed(found: list[tuple[str, str]]) -> str:
+    return "".join(f"\n    {name}: {message[:160]}" for name, message in found)

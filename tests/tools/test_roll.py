@@ -14,7 +14,7 @@ import pytest
 from scripts import bare, layout, pin, roll, series
 from scripts import release as release_of
 from tests.tools import mini, server
-from tests.tools.product import REPO, Done, Product, put_python, snapshot, tree
+from tests.tools.product import Done, Product, put_python, snapshot, tree
 from tests.tools.test_apply import FIRST, SECOND, THIRD
 
 NEW = "v0.29.0"
@@ -383,17 +383,49 @@ def test_only_its_own_tests_drop_a_patch(
     assert not first.carried
 
 
-def test_an_error_is_told_apart_from_what_a_test_finds() -> None:
-    path = REPO / "patches" / sorted(p.name for p in (REPO / "patches").glob("0*.patch"))[0]
-    patch = series.parse(path.name, path.read_bytes())
-    module = patch.values("Regression-Test")[0]
-    cases = [("a", ""), ("b", "Failed: DID NOT RAISE ValueError"), ("c", "TypeError: no such x")]
-    said = bare.outcome(patch, pin.read(REPO / "patches" / "upstream.json"), {module: cases}).said
-    assert said == (
-        "1 of 3 of its regression tests pass on bare v0.28.0\n"
-        "ours is still needed for\n    b: Failed: DID NOT RAISE ValueError\n"
-        "an error of v0.28.0, or of a test that does not fit it\n    c: TypeError: no such x"
+BARE = {
+    "finds": "def test_a(): pass\ndef test_b(): assert 1 == 2\n",
+    "errs": """\
+def test_c():
+    try:
+        raise KeyError("size")
+    except KeyError as error:
+        raise ValueError("cannot process it") from error
+""",
+    "gone": "from os import no_such_name\n",
+    "crash": "import os\ndef test_d(): os._exit(7)\n",
+}
+
+
+def test_what_a_test_finds_is_told_apart_from_errors_and_from_what_does_not_run(
+    applied: Product,
+) -> None:
+    """A release that crashes in one module does not hide what the others find."""
+    where = layout.Layout.of(applied.root, None)
+    where.reports.mkdir(exist_ok=True)
+    put_python(where.venv / "bin" / "python")
+    modules = {f"tests/regression/test_{name}.py": text for name, text in BARE.items()}
+    mini.write(where.root, {path: text.encode() for path, text in modules.items()})
+    trailers = "\n".join(f"Regression-Test: {path}" for path in modules).encode()
+    raw = applied.series()[FIRST].replace(
+        b"Regression-Test: tests/regression/test_mini.py", trailers
     )
+
+    ran = bare.run(where, where, list(modules))
+
+    said = bare.outcome(series.parse(FIRST, raw), pin.read(where.pin_file), ran).said
+    (gone,) = (line for line in said.split("\n") if "test_gone" in line)
+    assert "does not load: ImportError: cannot import name 'no_such_name' from 'os'" in gone
+    assert said.replace(gone, "    …").split("\n") == [
+        "1 of 3 of its regression tests pass on bare v0.28.0",
+        "ours is still needed for",
+        "    test_b: assert 1 == 2",
+        "an error of v0.28.0, or of a test that does not fit it",
+        "    test_c: ValueError: cannot process it … from KeyError: 'size'",
+        "a module that says nothing, or not all",
+        "    …",
+        "    tests/regression/test_crash.py: pytest ended with 7, see build/reports/bare.log",
+    ]
 
 
 def test_the_pin_that_is_written_has_the_form_of_the_one_that_was_read() -> None:
