@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.support import renderers
@@ -59,7 +59,12 @@ ITEMS = st.fixed_dictionaries(
 )
 
 several = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    # Any example of a failure will do: the smallest takes minutes, of each test where the
+    # changes are not there, as in `make prove` and `make roll`.
+    phases=[Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
