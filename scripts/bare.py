@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,13 @@ _NOT_UPSTREAMS = re.compile(
 )
 # What a test finds. Any other error may be the release's, or the test's, whose names are the pin's.
 _FINDS = re.compile(r"AssertionError|assert |Failed: ")
+# What says that a name is not there.
+_LACKS = re.compile(
+    r".*(?:cannot import name|no attribute|not have the attribute|unexpected keyword argument)"
+    r" '(\w+)'"
+)
+# Where a patch adds one: a definition, or what stands first on its line, as most parameters do.
+_ADDS = re.compile(r"^\+\s*(?:(?:def|class) (?=\w+[(:])|(?=\w+ ?[:=]))(\w+)", re.MULTILINE)
 _LIMIT = 1800  # seconds a module
 _ENOUGH = 5  # failures after which a module is left: what a patch makes fast is slow without it
 
@@ -86,12 +93,13 @@ def test(
                       if (layout.root / path).is_file()})  # fmt: skip
     try:
         environment(layout, there, new, say)
-        say(f"regression tests on the bare {new.tag} …")
+        say(f"regression tests on the bare {new.tag}, in {layout.shown(layout.reports)}/bare.log …")
         ran = run(layout, there, modules)
     except OverlayError as error:
         said = f"its regression tests did not run on {new.tag}: {error}"
         return {patch.name: Outcome(said) for patch in patches}
-    return {patch.name: outcome(patch, new, ran) for patch in patches}
+    ours = {name for patch in patches for name in _ADDS.findall(patch.raw.decode(errors="replace"))}
+    return {patch.name: outcome(patch, new, ran, ours) for patch in patches}
 
 
 def environment(layout: Layout, there: Layout, new: Pin, say: Say) -> None:
@@ -132,7 +140,8 @@ def run(layout: Layout, there: Layout, modules: list[str]) -> dict[str, Ran]:
         junit = layout.reports / f"bare-{Path(module).stem}.xml"
         junit.unlink(missing_ok=True)
         command = [str(there.venv / "bin" / "python"), "-m", "pytest", "-q", f"--maxfail={_ENOUGH}",
-                   "-p", "no:cacheprovider", f"--junitxml={junit}", module]  # fmt: skip
+                   "-p", "no:cacheprovider", "-o", "verbosity_assertions=1",
+                   f"--junitxml={junit}", module]  # fmt: skip
         with log.open("ab") as file:
             try:
                 done = subprocess.run(command, cwd=layout.root, env=env, stdin=subprocess.DEVNULL,
@@ -142,13 +151,14 @@ def run(layout: Layout, there: Layout, modules: list[str]) -> dict[str, Ran]:
                 ran[module] = Ran(broke=f"not done after {_LIMIT} s")
                 continue
         crashed = f"pytest ended with {done.returncode}, see {layout.shown(log)}"
-        ran[module] = _read(junit) if junit.is_file() else Ran(broke=crashed)
+        ran[module] = _read(junit, there.clone) if junit.is_file() else Ran(broke=crashed)
     return ran
 
 
-def _read(junit: Path) -> Ran:
+def _read(junit: Path, tree: Path) -> Ran:
     found, broke = [], ""
-    for case in ET.parse(junit).getroot().iter("testcase"):
+    text = junit.read_text(encoding="utf-8").replace(f"{tree}{os.sep}", "")
+    for case in ET.fromstring(text).iter("testcase"):
         if case.find("skipped") is not None:
             continue  # it says nothing of the release
         bad = [child for child in case if child.tag in ("failure", "error")]
@@ -172,8 +182,8 @@ def _root_cause(bad: ET.Element) -> str:
     return first[1] if first else ""
 
 
-def outcome(patch: Patch, new: Pin, ran: Mapping[str, Ran]) -> Outcome:
-    """What its test modules (see `run`) say of one patch."""
+def outcome(patch: Patch, new: Pin, ran: Mapping[str, Ran], ours: Collection[str]) -> Outcome:
+    """What its test modules (see `run`) say of one patch; `ours` are names that the series adds."""
     modules = {module: ran[module] for module in patch.values("Regression-Test") if module in ran}
     mine = [case for one in modules.values() for case in one.cases]
     broke = [(module, one.broke) for module, one in modules.items() if one.broke]
@@ -187,9 +197,11 @@ def outcome(patch: Patch, new: Pin, ran: Mapping[str, Ran]) -> Outcome:
     if max((one.failures for one in modules.values()), default=0) >= _ENOUGH:
         said += f", where a module is left after {_ENOUGH} failures"
     needed = [case for case in failed if _FINDS.match(case[1])]
-    errors = [case for case in failed if case not in needed]
+    lacks = [case for case in failed if (m := _LACKS.match(case[1])) and m[1] in ours]
+    errors = [case for case in failed if case not in needed and case not in lacks]
     parts = (
         ("ours is still needed for", needed),
+        (f"asks for a name that ours has and {new.tag} has not", lacks),
         (f"an error of {new.tag}, or of a test that does not fit it", errors),
         ("a module that says nothing, or not all", broke),
     )
@@ -197,4 +209,11 @@ def outcome(patch: Patch, new: Pin, ran: Mapping[str, Ran]) -> Outcome:
 
 
 def _listed(found: list[tuple[str, str]]) -> str:
-    return "".join(f"\n    {name}: {message[:160]}" for name, message in found)
+    """A line a test function and message, however many parameters it has."""
+    tests: dict[tuple[str, str], list[str]] = {}
+    for name, message in found:
+        tests.setdefault((name.partition("[")[0], message[:160]), []).append(name)
+    return "".join(
+        f"\n    {names[0] if len(names) == 1 else f'{test} ({len(names)} times)'}: {message}"
+        for (test, message), names in tests.items()
+    )

@@ -392,34 +392,40 @@ def test_c():
     except KeyError as error:
         raise ValueError("cannot process it") from error
 """,
+    "lacks": """\
+import os, pytest
+@pytest.mark.parametrize("n", [1, 2])
+def test_d(n): os.new
+""",
     "gone": "from os import no_such_name\n",
-    "crash": "import os\ndef test_d(): os._exit(7)\n",
+    "crash": "import os\ndef test_e(): os._exit(7)\n",
 }
 
 
 def test_what_a_test_finds_is_told_apart_from_errors_and_from_what_does_not_run(
-    applied: Product,
+    applied: Product, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A release that crashes in one module does not hide what the others find."""
     where = layout.Layout.of(applied.root, None)
     where.reports.mkdir(exist_ok=True)
-    put_python(where.venv / "bin" / "python")
+    monkeypatch.setattr(bare, "environment", lambda *_: put_python(where.venv / "bin" / "python"))
     modules = {f"tests/regression/test_{name}.py": text for name, text in BARE.items()}
     mini.write(where.root, {path: text.encode() for path, text in modules.items()})
     trailers = "\n".join(f"Regression-Test: {path}" for path in modules).encode()
-    raw = applied.series()[FIRST].replace(
-        b"Regression-Test: tests/regression/test_mini.py", trailers
-    )
+    raw = applied.series()[THIRD]  # it adds `new`
+    raw = raw.replace(b"Regression-Test: tests/regression/test_mini.py", trailers)
+    patch = series.parse(THIRD, raw)
 
-    ran = bare.run(where, where, list(modules))
+    said = bare.test(where, where, pin.read(where.pin_file), (patch,), say=print)[THIRD].said
 
-    said = bare.outcome(series.parse(FIRST, raw), pin.read(where.pin_file), ran).said
     (gone,) = (line for line in said.split("\n") if "test_gone" in line)
     assert "does not load: ImportError: cannot import name 'no_such_name' from 'os'" in gone
     assert said.replace(gone, "    …").split("\n") == [
-        "1 of 3 of its regression tests pass on bare v0.28.0",
+        "1 of 5 of its regression tests pass on bare v0.28.0",
         "ours is still needed for",
         "    test_b: assert 1 == 2",
+        "asks for a name that ours has and v0.28.0 has not",
+        "    test_d (2 times): AttributeError: module 'os' has no attribute 'new'",
         "an error of v0.28.0, or of a test that does not fit it",
         "    test_c: ValueError: cannot process it … from KeyError: 'size'",
         "a module that says nothing, or not all",
