@@ -140,7 +140,7 @@ def run(layout: Layout, there: Layout, modules: list[str]) -> dict[str, Ran]:
         junit = layout.reports / f"bare-{Path(module).stem}.xml"
         junit.unlink(missing_ok=True)
         command = [str(there.venv / "bin" / "python"), "-m", "pytest", "-q", f"--maxfail={_ENOUGH}",
-                   "-p", "no:cacheprovider", "-o", "verbosity_assertions=1",
+                   "-p", "no:cacheprovider", "-o", "verbosity_assertions=2",
                    f"--junitxml={junit}", module]  # fmt: skip
         with log.open("ab") as file:
             try:
