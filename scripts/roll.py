@@ -194,8 +194,7 @@ def _fate(patch: Patch, row: Row, known: str, tested: bare.Outcome, carried: byt
     elif known or tested.all_pass:
         verdict = "upstreamed differently"
         if row.outcome != "already there":
-            in_way = f"conflicts in {', '.join(row.paths)}" if row.paths else row.detail
-            details.append(f"ours {in_way or f'is carried ({row.outcome})'}")
+            details.append(f"ours {_way(row)}")
     elif row.outcome in ("conflict", "not tried"):
         verdict = "conflict" if row.outcome == "conflict" else "not tried"
         details.insert(0, ", ".join(row.paths) or row.detail)
@@ -204,6 +203,12 @@ def _fate(patch: Patch, row: Row, known: str, tested: bare.Outcome, carried: byt
         verdict = "unchanged" if same else "shifted"
     stops = row.outcome in ("conflict", "not tried")
     return Fate(patch.name, verdict, tuple(details), carried is not None, stops)
+
+
+def _way(row: Row) -> str:
+    if row.paths:
+        return f"conflicts in {', '.join(row.paths)}"
+    return f"was not tried, it {row.detail}" if row.detail else f"is carried ({row.outcome})"
 
 
 def _diff(raw: bytes) -> bytes:

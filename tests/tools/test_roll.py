@@ -182,6 +182,25 @@ def test_a_change_that_the_release_has_otherwise_is_for_a_person_to_decide(
     assert "2 patches already applied to vllm v0.29.0" in applied.succeed("apply")
 
 
+def test_a_patch_on_one_that_conflicts_is_not_tried_and_says_so(
+    applied: Product, index: Index, tmp_path: Path
+) -> None:
+    file = applied.clone / "vllm/a.py"
+    file.write_bytes(mini.edited(file.read_bytes(), ("return 22\n", "return 222\n")))
+    message = f"[Core] More\n\nWhy.\n\n{mini.TRAILERS}"
+    applied.git("commit", "--quiet", "--all", "--message", message)
+    applied.succeed("export")
+    text = mini.edited(A, ("    return 2\n", "    return 3\n"))
+    release(applied, index, tmp_path, ("Three", {"vllm/a.py": text}))
+
+    done = run(applied, index, None, DRY_RUN="1")
+
+    assert done.code == 3, done
+    fourth = "0004-Core-More.patch"
+    assert fates(done)[fourth] == "upstreamed differently, not carried"
+    assert f"ours was not tried, it needs {FIRST}" in told(done, fourth)
+
+
 def test_giving_up_restores_everything(applied: Product, index: Index, tmp_path: Path) -> None:
     text = mini.edited(A, ("    return 2\n", "    return 3\n"))
     new = release(applied, index, tmp_path, ("Three", {"vllm/a.py": text}))
