@@ -253,7 +253,8 @@ class _Audit:
         model_config = self._config.model_config
         for used, name in (
             (model_config.uses_mrope, "get_mrope_input_positions"),
-            (model_config.uses_xdrope_dim, "get_xdrope_input_positions"),
+            # A later release, which roll asks, has no such models.
+            (getattr(model_config, "uses_xdrope_dim", 0), "get_xdrope_input_positions"),
         ):
             if used:
                 compute = getattr(self._model, name)

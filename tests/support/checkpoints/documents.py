@@ -11,7 +11,12 @@ def _hunyuan_vl(ids: Ids) -> Json:
     text_config = text(
         "hunyuan_vl_text",
         "HunYuanVLForConditionalGeneration",  # the configuration answers with those of its text
-        rope_scaling={"type": "xdrope", "alpha": 1000.0, "xdrope_section": [4, 4, 4, 4]},
+        rope_scaling={
+            "type": "xdrope",
+            "alpha": 1000.0,
+            "factor": 1.0,  # transformers wants it, where vLLM leaves the configuration to it
+            "xdrope_section": [4, 4, 4, 4],
+        },
     )
     return {
         "architectures": ["HunYuanVLForConditionalGeneration"],
