@@ -35,13 +35,14 @@ class Worker:
     def __init__(self, layout: Layout, folder: Path, device: str) -> None:
         self._layout, self._folder, self._device = layout, folder, device
         self.tree = folder / "vllm"
-        self._commit = ""
-        self._levels: list[tuple[str, set[str]]] = []
+        self.commit = ""
+        self.levels: list[Level] = []
+        self._loaded: list[list[str]] = []
         self._process: subprocess.Popen[str] | None = None
 
     def stand_at(self, commit: str) -> None:
         """Have `commit` checked out, unedited, and nothing of it loaded."""
-        if commit == self._commit:
+        if commit == self.commit:
             return
         self.end()
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +50,7 @@ class Worker:
         Git(self.tree).raw("checkout", "--quiet", "--force", "--detach", commit)
         Git(self.tree).raw("clean", "--quiet", "--force", "-d")
         worktree.link(self._layout, self.tree)
-        self._commit = commit
+        self.commit = commit
         self._start()
 
     def _start(self) -> None:
@@ -84,22 +85,28 @@ class Worker:
         lines = (self._folder / "log").read_text(errors="replace").strip().splitlines() or [""]
         return OverlayError(f"the process that runs the tests ended: {lines[-1][:200]}")
 
-    def have(self, levels: Sequence[Level]) -> set[str]:
-        """Be a process with these levels and no others; every module that it has loaded."""
+    def have(self, levels: Sequence[Level]) -> None:
+        """Be a process with these levels and no others."""
         wanted = [name for name, _ in levels]
-        while [name for name, _ in self._levels] != wanted[: len(self._levels)]:
+        while [name for name, _ in self.levels] != wanted[: len(self.levels)]:
             self.leave()
-        for name, modules in levels[len(self._levels) :]:
-            answer = self._ask({"load": list(modules)})
+        for level in levels[len(self.levels) :]:
+            answer = self._ask({"load": list(level[1])})
             if "loaded" not in answer:
                 raise self._ended()
-            self._levels.append((name, set(answer["loaded"])))
-        return self._levels[-1][1] if self._levels else set()
+            self.levels.append(level)
+            self._loaded.append(answer["loaded"])
+
+    @property
+    def loaded(self) -> Sequence[str]:
+        """Every module that the process has, as they came in."""
+        return self._loaded[-1] if self._loaded else ()
 
     def leave(self) -> None:
         """Be the process of the level before."""
         self._ask({"leave": True})
-        self._levels.pop()
+        self.levels.pop()
+        self._loaded.pop()
 
     def run(self, work: Mapping[str, Any], cut: Cut | None = None) -> dict[str, Any]:
         """The answer of `tests/support/proof/session.py`, with the hunk of `cut` gone."""
@@ -129,7 +136,7 @@ class Worker:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        self._process, self._levels, self._commit = None, [], ""
+        self._process, self.levels, self._loaded, self.commit = None, [], [], ""
 
     def remove(self) -> None:
         """End, and leave nothing behind."""

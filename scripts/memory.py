@@ -25,12 +25,11 @@ _AROUND = f"{TESTS}/conftest.py"
 class Recorded:
     """Tests of a module on the whole tree.
 
-    `passed`: test → its seconds, and the functions that it called; `loaded`: modules, in order;
-    `missing`: test functions that are new, or stand on something else than when they were run.
+    `passed`: test → its seconds, and the functions that it called; `missing`: test
+    functions that are new, or stand on something else than when they were run.
     """
 
     passed: Mapping[str, Any]
-    loaded: tuple[str, ...]
     missing: tuple[str, ...]
 
 
@@ -42,7 +41,7 @@ class Memory:
         self._imports = Imports(layout.root, lazily=True)
         self._lock = threading.Lock()
         self._stamps = cache(self._stamps_of)
-        self._entries: dict[str, dict[str, str]] = {}
+        self._entries: dict[str, dict[str, Any]] = {}
         if self._verdicts.is_file():
             for line in self._verdicts.read_text(encoding="utf-8").splitlines():
                 try:
@@ -59,10 +58,11 @@ class Memory:
         entry = self._entries.get(cut.key)
         if entry is None or entry["stamp"] != self._stamp(cut, entry["test"]):
             return None
-        return Verdict(cut, entry["how"], entry["test"], entry["said"])  # type: ignore[arg-type]
+        return Verdict(cut, *(entry[name] for name in ("how", "test", "said", "seconds")))
 
     def keep(self, found: Verdict) -> None:
-        entry = {"key": found.cut.key, "how": found.how, "test": found.test, "said": found.said}
+        entry = {"key": found.cut.key, "how": found.how, "test": found.test, "said": found.said,
+                 "seconds": found.seconds}  # fmt: skip
         entry["stamp"] = self._stamp(found.cut, found.test)
         with self._lock:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ class Memory:
         passed = {test: how for test, how in kept.get("tests", {}).items()
                   if _function(test) in same and how["outcome"] == "passed"}  # fmt: skip
         missing = tuple(name for name in stamps if name not in same)
-        return Recorded(passed, tuple(kept.get("loaded", ())), missing)
+        return Recorded(passed, missing)
 
     def keep_record(self, module: str, functions: Iterable[str], answer: Mapping[str, Any]) -> None:
         """Keep what a run of these test functions said, beside what holds of others."""
@@ -120,7 +120,6 @@ class Memory:
             "tests": tests | dict(answer["tests"]),
             "stamps": {name: stamps[name] if name in ran else before.get(name, "")
                        for name in stamps},
-            "loaded": list(dict.fromkeys([*kept.get("loaded", ()), *answer["loaded"]])),
         }  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".part").write_text(json.dumps(whole), encoding="utf-8")

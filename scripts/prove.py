@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,12 @@ from scripts.memory import Memory, Recorded
 from scripts.pin import Pin
 from scripts.series import Patch
 from scripts.verdicts import Verdict
+from scripts.witnesses import Witnesses
 
 Say = Callable[[str], None]
+Piece = tuple[list[Cut], list[Level]]
+"""Hunks of one file, and what a process may have loaded before that file, level upon level."""
+
 BELOW = "vllm"
 _OURS = {"vllm", "tests", "scripts", "transformers_modules", "__main__"}
 
@@ -38,10 +44,12 @@ class Proof:
 
 
 def prove(
-    layout: Layout, pin: Pin, patches: tuple[Patch, ...], numbers: str, device: str, say: Say
-) -> Proof:
+    layout: Layout, pin: Pin, patches: tuple[Patch, ...], numbers: str, device: str, say: Say,
+    *, record: bool = False,
+) -> Proof:  # fmt: skip
     """Work clone and environment must be there, and stay as they are. What an earlier run found
-    out stays true as long as the hunk, its file and the tests are the same.
+    out stays true as long as the hunk, its file and the tests are the same. With `record`, who
+    noticed is written down, to be asked first where nothing is known.
 
     Raises `OverlayError` where a test module passes no test on the whole tree.
     """
@@ -50,14 +58,17 @@ def prove(
     base, commits = stack.commits(layout, pin, patches)
     every = hunks.cuts(Git(layout.clone), base, commits, patches, BELOW)
     cuts = [cut for cut in every if cut.patch.name in asked]
-    memory = Memory(layout)
+    memory, witnesses = Memory(layout), Witnesses(layout)
     known = {cut.key: verdict for cut in cuts if (verdict := memory.recall(cut))}
     say(f"{len(cuts)} hunks, {len(known)} of them known from before")
     pending = [cut for cut in cuts if cut.key not in known]
     if pending:
-        known |= _Run(layout, memory, commits[-1], every, device, say).judge(pending)
-    found = tuple(known[cut.key] for cut in cuts)
-    findings = verdicts.findings(found, reasons, {cut.key for cut in every})
+        run = _Run(layout, memory, witnesses, commits[-1], every, device, say)
+        known |= run.judge(pending)
+    found, keys = tuple(known[cut.key] for cut in cuts), {cut.key for cut in every}
+    findings = verdicts.findings(found, reasons, keys)
+    if record:
+        witnesses.write(found, keys)
     report = verdicts.write(layout, found, reasons, findings)
     return Proof(verdicts.table(found, reasons), findings, report)
 
@@ -66,50 +77,77 @@ class _Run:
     """The work of a few workers, each with a tree of its own."""
 
     def __init__(
-        self, layout: Layout, memory: Memory, tip: str, every: list[Cut], device: str, say: Say
-    ) -> None:
-        self._layout, self._memory, self._tip, self._say = layout, memory, tip, say
+        self, layout: Layout, memory: Memory, witnesses: Witnesses, tip: str, every: list[Cut],
+        device: str, say: Say,
+    ) -> None:  # fmt: skip
+        self._memory, self._witnesses, self._tip, self._say = memory, witnesses, tip, say
         self._paths = sorted({cut.path for cut in every if cut.path.endswith(".py")})
         self._workers = [
             Worker(layout, layout.build / "prove" / f"worker-{n}", device)
             for n in range(1, sessions.jobs(device) + 1)
         ]
         self._lock = threading.Lock()
-        self._records: dict[str, Recorded] = {}
+        self._records = {name: threading.Lock() for cut in every for name in verdicts.modules(cut)}
         self._imports = Imports(layout.clone, lazily=False)
         self._found: dict[str, Verdict] = {}
-        self._trusted: dict[tuple[str, ...], dict[str, bool]] = {}
 
     def judge(self, cuts: list[Cut]) -> dict[str, Verdict]:
         """The verdict on each, by its key."""
+        self._began, self._total = time.monotonic(), len(cuts)
         try:
-            for worker in self._workers:
-                worker.stand_at(self._tip)
-            wanted = sorted({module for cut in cuts for module in verdicts.modules(cut)})
-            self._share(wanted, self._record)
-            self._began, self._total = time.monotonic(), len(cuts)
-            self._share(_batches(cuts), self._judge_batch)
+            for commit in dict.fromkeys(cut.commit for cut in reversed(cuts)):
+                self._judge_at(commit, [cut for cut in cuts if cut.commit == commit])
         finally:
             for worker in self._workers:
                 worker.remove()
         return self._found
 
-    def _share(self, work: Iterable[Any], do: Callable[[Worker, Any], None]) -> None:
-        """Let the workers take pieces of `work` until none is left, or one fails."""
-        waiting = list(work)
+    def _judge_at(self, commit: str, cuts: list[Cut]) -> None:
+        files: dict[str, list[Cut]] = {}
+        for cut in cuts:
+            files.setdefault(cut.path, []).append(cut)
+        first = self._workers[0]
+        first.stand_at(commit)
+        first.have([("all", [_module(path) for path in self._paths])])
+        loaded = [name for name in first.loaded if name.split(".")[0] not in _OURS]
+        tree = [name for name in first.loaded if name.split(".")[0] == BELOW]
+        users = {path: self._imports.dependents(tree, [_module(path)]) for path in files}
+
+        def level(group: tuple[str, ...]) -> Level:
+            gone = set().union(*(users[path] for path in group))
+            return " ".join(group), [module for module in tree if module not in gone]
+
+        # Files that much of the tree stands on share few levels with the others.
+        order = tuple(sorted(files, key=lambda path: (-len(users[path]), path)))
+        waiting = deque(
+            (files[path], [("others", loaded), *map(level, groups)])
+            for path, groups in _halved(order)
+        )
+        self._share(commit, waiting)
+
+    def _share(self, commit: str, waiting: deque[Piece]) -> None:
+        """Let the workers take pieces until none is left, or one fails. They come from both ends,
+        for neighbours share what a process has loaded.
+        """
         faults: list[Exception] = []
 
-        def take(worker: Worker) -> None:
-            while waiting and not faults:
+        def take(worker: Worker, next_piece: Callable[[], Piece]) -> None:
+            while not faults:
                 with self._lock:
-                    piece = waiting.pop(0) if waiting else None
+                    piece = next_piece() if waiting else None
+                if piece is None:
+                    return
                 try:
-                    if piece is not None:
-                        do(worker, piece)
+                    worker.stand_at(commit)
+                    self._judge_file(worker, *piece)
                 except Exception as error:
                     faults.append(error)
 
-        threads = [threading.Thread(target=take, args=(w,), daemon=True) for w in self._workers]
+        ends = cycle((waiting.popleft, waiting.pop))
+        threads = [
+            threading.Thread(target=take, args=(worker, end), daemon=True)
+            for worker, end in zip(self._workers, ends, strict=False)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -117,59 +155,43 @@ class _Run:
         if faults:
             raise faults[0]
 
-    def _record(self, worker: Worker, module: str) -> None:
-        record = self._memory.record_of(module)
-        if record.missing:
-            worker.have([])
-            self._say(f"{module}: what {len(record.missing)} of its tests call …")
-            named = [f"{module}::{function}" for function in record.missing]
-            paths = {"tree": str(worker.tree), "paths": self._paths}
-            answer = worker.run({"modules": named, **paths})
-            self._memory.keep_record(module, record.missing, answer)
-            record = self._memory.record_of(module)
-        if not record.passed:
-            raise OverlayError(
-                f"{module} passes no test on the whole tree",
-                hint=f"build/venv/bin/python -m pytest {module}",
-            )
-        with self._lock:
-            self._records[module] = record
+    def _judge_file(self, worker: Worker, cuts: list[Cut], levels: list[Level]) -> None:
+        worker.have(levels)
+        if _module(cuts[0].path) in worker.loaded:
+            worker.have(levels[:1])  # it is loaded by a way that its text does not show
+        trusted: dict[str, bool] = {}
+        first = dict.fromkeys(test for cut in cuts for test in self._witnesses.of(cut)[:1])
+        self._trust(worker, trusted, list(first))
+        for cut in cuts:
+            found = self._judge(worker, cut, trusted)
+            self._memory.keep(found)
+            self._witnesses.saw(found)
+            with self._lock:
+                self._found[cut.key] = found
+                self._tell(found)
 
-    def _judge_batch(self, worker: Worker, cuts: list[Cut]) -> None:
-        """Hunks of one patch and one folder."""
-        worker.stand_at(cuts[0].commit)
-        levels = self._levels_for(cuts[0])
-        if {_module(cut.path) for cut in cuts} & worker.have(levels):
-            worker.leave()  # one is loaded by a way that its text does not show
-            worker.have(levels[:1])
-        layer = (cuts[0].commit, *(name for name, _ in levels))
-        waiting = cuts
-        while waiting:
-            found = [self._judge(worker, cut, layer) for cut in waiting]
-            self._trust(worker, found, layer)
-            sure = [one for one in found if self._trusted[layer].get(one.test, True)]
-            for verdict in sure:
-                self._memory.keep(verdict)
-                with self._lock:
-                    self._found[verdict.cut.key] = verdict
-                    self._tell(verdict)
-            waiting = [one.cut for one in found if one not in sure]
+    def _judge(self, worker: Worker, cut: Cut, trusted: dict[str, bool]) -> Verdict:
+        """What noticed it before, or a hunk of its file, is asked first, all others then."""
+        began, ran = time.monotonic(), set[str]()
+        for tests in (self._witnesses.of, lambda cut: self._candidates(worker, cut)):
+            order = [test for test in tests(cut) if test not in ran]
+            while order := [test for test in order if _is_trusted(test, trusted)]:
+                answer = worker.run({"modules": _modules(order), "order": order}, cut)
+                found = verdicts.verdict(cut, answer, time.monotonic() - began)
+                if found.how == "unnoticed":
+                    break
+                self._trust(worker, trusted, [found.test])
+                if trusted[found.test]:
+                    return found
+            ran.update(order)
+        said = f"{len(ran)} tests pass without it"
+        return verdicts.unnoticed(cut, said, time.monotonic() - began)
 
-    def _judge(self, worker: Worker, cut: Cut, layer: tuple[str, ...]) -> Verdict:
-        trusted = self._trusted.setdefault(layer, {})
-        names = [name for name in verdicts.modules(cut) if trusted.get(name, True)]
-        records = [self._records[name] for name in names]
-        order = [test for test in _order(cut, records) if trusted.get(test, True)]
-        if not order:  # without a name, pytest would collect whatever there is
-            return verdicts.verdict(cut, {"ran": [], "failed": []})
-        return verdicts.verdict(cut, worker.run({"modules": names, "order": order}, cut))
-
-    def _trust(self, worker: Worker, found: list[Verdict], layer: tuple[str, ...]) -> None:
-        """Find out whether the tests that noticed pass in the same place with the hunk there."""
-        trusted = self._trusted[layer]
-        tests = sorted({one.test for one in found if one.test and one.test not in trusted})
+    def _trust(self, worker: Worker, trusted: dict[str, bool], tests: list[str]) -> None:
+        """Find out whether these tests pass in the same place with the hunk there."""
+        tests = [test for test in tests if test not in trusted]
         while tests:
-            modules = sorted({test.partition("::")[0] for test in tests})
+            modules = _modules(tests)
             answer = worker.run({"modules": modules, "order": tests, "all": True})
             if "died" in answer:
                 ended = [test for test in tests if test == answer["test"]] or tests
@@ -181,23 +203,31 @@ class _Run:
                 trusted[test] = test not in failed and test in (*answer["ran"], *modules)
             tests = []
 
-    def _levels_for(self, cut: Cut) -> list[Level]:
-        """What a process may have loaded before the file of the hunk: what is not of the tree; what
-        the tests of the patch load of the tree and no patch changes; what does not use its folder.
-        """
-        folder = cut.path.rpartition("/")[0]
-        beside = [path for path in self._paths if path.rpartition("/")[0] == folder]
-        names = verdicts.modules(cut)
-        tree = [name for name in self._loaded(names) if name.split(".")[0] == BELOW]
-        others = [m for m in self._loaded(self._records) if m.split(".")[0] not in _OURS]
-        levels: list[Level] = [("others", others)]
-        for name, paths in ((cut.patch.name, self._paths), (folder, beside)):
-            users = self._imports.dependents(tree, map(_module, paths))
-            levels.append((name, [module for module in tree if module not in users]))
-        return levels
+    def _candidates(self, worker: Worker, cut: Cut) -> list[str]:
+        records = [self._record(worker, module) for module in verdicts.modules(cut)]
+        return _order(cut, records)
 
-    def _loaded(self, names: Iterable[str]) -> list[str]:
-        return list(dict.fromkeys(m for name in names for m in self._records[name].loaded))
+    def _record(self, worker: Worker, module: str) -> Recorded:
+        """What its tests do on the whole tree."""
+        with self._records[module]:
+            record = self._memory.record_of(module)
+            if record.missing:
+                self._say(f"{module}: what {len(record.missing)} of its tests call …")
+                commit, levels = worker.commit, worker.levels
+                worker.stand_at(self._tip)
+                worker.have(levels[:1])
+                named = [f"{module}::{function}" for function in record.missing]
+                work = {"modules": named, "tree": str(worker.tree), "paths": self._paths}
+                self._memory.keep_record(module, record.missing, worker.run(work))
+                worker.stand_at(commit)
+                worker.have(levels)
+                record = self._memory.record_of(module)
+        if not record.passed:
+            raise OverlayError(
+                f"{module} passes no test on the whole tree",
+                hint=f"build/venv/bin/python -m pytest {module}",
+            )
+        return record
 
     def _tell(self, verdict: Verdict) -> None:
         done = len(self._found)
@@ -207,14 +237,16 @@ class _Run:
             self._say(f"{line}; about {left:.0f} min left" if left else line)
 
 
-def _batches(cuts: list[Cut], most: int = 12) -> list[list[Cut]]:
-    """Hunks that can share a process, few enough at once to keep both workers busy to the end."""
-    groups: dict[tuple[str, str, str], list[Cut]] = {}
-    for cut in cuts:
-        place = (cut.commit, cut.patch.name, cut.path.rpartition("/")[0])
-        groups.setdefault(place, []).append(cut)
-    by_size = sorted(groups.values(), key=len, reverse=True)
-    return [group[n : n + most] for group in by_size for n in range(0, len(group), most)]
+def _halved(
+    paths: tuple[str, ...], above: tuple[tuple[str, ...], ...] = ()
+) -> Iterator[tuple[str, tuple[tuple[str, ...], ...]]]:
+    """Each with the groups that it is in: of all, of half of them, and so on to itself alone."""
+    within, half = (*above, paths), len(paths) // 2
+    if half:
+        yield from _halved(paths[:half], within)
+        yield from _halved(paths[half:], within)
+    else:
+        yield paths[0], within
 
 
 def _order(cut: Cut, records: Iterable[Recorded]) -> list[str]:
@@ -232,6 +264,15 @@ def _order(cut: Cut, records: Iterable[Recorded]) -> list[str]:
     callers = {test for test in tests if calls(test)}
     may = callers | {test for test in tests if not tests[test]["calls"]} if callers else {*tests}
     return sorted(may, key=lambda test: tests[test]["seconds"])
+
+
+def _modules(tests: Iterable[str]) -> list[str]:
+    return sorted({test.partition("::")[0] for test in tests})
+
+
+def _is_trusted(test: str, trusted: Mapping[str, bool]) -> bool:
+    """Not known to fail anyway; nor is its module."""
+    return trusted.get(test, True) and trusted.get(test.partition("::")[0], True)
 
 
 def _module(path: str) -> str:

@@ -21,13 +21,15 @@ EXCUSES = f"{TESTS}/unprovable.json"
 @dataclass(frozen=True)
 class Verdict:
     """How a hunk was missed: by a failed test, by a name that could not be imported or found, by
-    the end of the process, or not at all. `test` is the test or module that did, `said` its words.
+    the end of the process, or not at all. `test` is the test or module that did, `said` its words,
+    `seconds` how long it took to find out.
     """
 
     cut: Cut
     how: How
     test: str
     said: str
+    seconds: float
 
     @property
     def shown(self) -> str:
@@ -41,14 +43,18 @@ def modules(cut: Cut) -> list[str]:
     return sorted(cut.patch.values("Regression-Test"))
 
 
-def verdict(cut: Cut, answer: Mapping[str, Any]) -> Verdict:
+def verdict(cut: Cut, answer: Mapping[str, Any], seconds: float) -> Verdict:
     """What a session said, see `tests/support/proof/session.py`."""
     if "died" in answer:
         test = answer["test"] or modules(cut)[0]
-        return Verdict(cut, "died", test, f"the process ended with {answer['died']}")
+        return Verdict(cut, "died", test, f"the process ended with {answer['died']}", seconds)
     for first in answer["failed"][:1]:
-        return Verdict(cut, first["how"], first["test"], first["said"])
-    return Verdict(cut, "unnoticed", "", f"{len(answer['ran'])} tests pass without it")
+        return Verdict(cut, first["how"], first["test"], first["said"], seconds)
+    return unnoticed(cut, f"{len(answer['ran'])} tests pass without it", seconds)
+
+
+def unnoticed(cut: Cut, said: str, seconds: float) -> Verdict:
+    return Verdict(cut, "unnoticed", "", said, seconds)
 
 
 def excuses(layout: Layout) -> dict[str, str]:
@@ -85,7 +91,7 @@ def write(
     rows = [
         {"key": one.cut.key, "patch": one.cut.patch.name, "path": one.cut.path,
          "line": one.cut.line, "how": one.how, "by": one.test, "said": one.said,
-         "reason": reasons.get(one.cut.key, "")}
+         "seconds": round(one.seconds, 2), "reason": reasons.get(one.cut.key, "")}
         for one in found
     ]  # fmt: skip
     path = layout.reports / "prove.json"

@@ -73,7 +73,7 @@ def _loaded(modules: list[str]) -> list[str]:
                 continue
     gc.collect()
     gc.freeze()  # so that the children share the pages
-    return sorted(sys.modules)
+    return list(sys.modules)
 
 
 def _in_child(work: dict[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def run(work: dict[str, Any], tell: Tell) -> None:
     recorder = CallRecorder()
     with noted(Path(work["tree"]), work["paths"], recorder):
         pytest.main([*options, *work["modules"]], plugins=[recorder])
-    tell({"tests": recorder.tests, "loaded": list(sys.modules)})
+    tell({"tests": recorder.tests})
 
 
 class _Ordered:
