@@ -359,7 +359,9 @@ def prove_hunks(args: argparse.Namespace, where: Layout) -> None:
         plan = build.plan(where, release, args.device, args.kernels)
         build.build(where, release, plan, say=_say)
         patches = series.load(where.patches)
-        done = prove.prove(where, release, patches, args.patches, plan.device, _say)
+        done = prove.prove(
+            where, release, patches, args.patches, plan.device, _say, record=args.record
+        )
     for line in (*done.table, *done.findings, f"every hunk: {where.shown(done.report)}"):
         print(line)
     if done.findings:

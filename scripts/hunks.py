@@ -24,9 +24,9 @@ class Cut:
     """One hunk, and the file without it.
 
     `key` names the hunk whatever its number and its lines' numbers; `commit` is the tree that it is
-    taken from, `line` the first that changes there, `text` what the file then holds, None where it
-    is gone. `functions` are those around the changed lines by qualified name, none where
-    one of the lines is outside of them.
+    taken from, `there` what the file holds in it, `line` the first that changes, `text` what the
+    file holds without the hunk, None where it is gone. `functions` are those around the changed
+    lines by qualified name, none where one of the lines is outside of them.
     """
 
     key: str
@@ -34,12 +34,19 @@ class Cut:
     path: str
     line: int
     commit: str
+    there: bytes
     text: bytes | None
     functions: tuple[str, ...]
 
     @property
     def shown(self) -> str:
         return f"{self.patch.name[:4]} {self.path}:{self.line}"
+
+    @property
+    def inert(self) -> bool:
+        """Whether what runs is the same with and without: no test can tell them apart."""
+        both = self.path.endswith(".py") and self.text is not None
+        return both and _what_runs(self.there) == _what_runs(self.text or b"")
 
 
 def cuts(
@@ -81,7 +88,7 @@ def _of_file(
         seen[name] += 1
         key = name if seen[name] == 1 else f"{name}-{seen[name]}"
         around = functions(there, first, last) if diff.path.endswith(".py") else ()
-        yield Cut(key, patch, diff.path, first, commit, text, around)
+        yield Cut(key, patch, diff.path, first, commit, there, text, around)
 
 
 def _blobs(git: Git, names: list[str]) -> dict[str, bytes]:
@@ -156,6 +163,23 @@ def _spans(source: bytes) -> tuple[tuple[str, int, int], ...]:
         top = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         spans.append((name, top, node.end_lineno or node.lineno))
     return tuple(spans)
+
+
+def _what_runs(source: bytes) -> str:
+    """The module without comments, docstrings, annotations of functions, and what is for type
+    checkers.
+    """
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, Function | ast.ClassDef | ast.Module) and ast.get_docstring(node):
+            del node.body[0]
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, Function):
+            node.returns = None
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            node.body = [ast.Pass()]
+    return ast.dump(tree)
 
 
 def named_functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, Function]]:

@@ -49,7 +49,7 @@ _OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
     ("shard", "", str, "test"),
     ("bench", "", str, "bench"),
     ("rounds", "3", int, "bench"),
-    ("record", "0", _switch, "bench"),
+    ("record", "0", _switch, "bench prove"),
 )
 NAMES = tuple(option for option, *_ in _OPTIONS)
 """Of all options; in capitals they are variables."""

