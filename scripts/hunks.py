@@ -166,9 +166,7 @@ def _spans(source: bytes) -> tuple[tuple[str, int, int], ...]:
 
 
 def _what_runs(source: bytes) -> str:
-    """The module without comments, docstrings, annotations of functions, and what is for type
-    checkers.
-    """
+    """The module without comments, docstrings and the annotations of functions."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, Function | ast.ClassDef | ast.Module) and ast.get_docstring(node):
@@ -177,8 +175,6 @@ def _what_runs(source: bytes) -> str:
             node.annotation = None
         elif isinstance(node, Function):
             node.returns = None
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            node.body = [ast.Pass()]
     return ast.dump(tree)
 
 

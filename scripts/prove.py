@@ -108,9 +108,12 @@ class _Run:
             files.setdefault(cut.path, []).append(cut)
         first = self._workers[0]
         first.stand_at(commit)
-        first.have([("all", [_module(path) for path in self._paths])])
+        folders = {(first.tree / path).parent for path in self._paths}
+        beside = (path for folder in folders for path in folder.glob("*.py"))
+        all_of_them = sorted(_module(str(path.relative_to(first.tree))) for path in beside)
+        first.have([("all", all_of_them)])
         loaded = [name for name in first.loaded if name.split(".")[0] not in _OURS]
-        tree = [name for name in first.loaded if name.split(".")[0] == BELOW]
+        self._tree = tree = [name for name in first.loaded if name.split(".")[0] == BELOW]
         users = {path: self._imports.dependents(tree, [_module(path)]) for path in files}
 
         def level(group: tuple[str, ...]) -> Level:
@@ -173,8 +176,6 @@ class _Run:
     def _judge(self, worker: Worker, cut: Cut, trusted: dict[str, bool]) -> Verdict:
         """What noticed it before, or a hunk of its file, is asked first, all others then."""
         began, ran = time.monotonic(), set[str]()
-        if cut.inert:
-            return verdicts.unnoticed(cut, "what runs is the same without it", 0)
         for tests in (self._witnesses.of, lambda cut: self._candidates(worker, cut)):
             order = [test for test in tests(cut) if test not in ran]
             while order := [test for test in order if _is_trusted(test, trusted)]:
@@ -185,9 +186,11 @@ class _Run:
                 self._trust(worker, trusted, [found.test])
                 if trusted[found.test]:
                     return found
+            if cut.inert:
+                break
             ran.update(order)
-        said = f"{len(ran)} tests pass without it"
-        return verdicts.unnoticed(cut, said, time.monotonic() - began)
+        said = "what runs is the same" if cut.inert else f"{len(ran)} tests pass"
+        return verdicts.unnoticed(cut, f"{said} without it", time.monotonic() - began)
 
     def _trust(self, worker: Worker, trusted: dict[str, bool], tests: list[str]) -> None:
         """Find out whether these tests pass in the same place with the hunk there."""
@@ -219,7 +222,8 @@ class _Run:
                 worker.stand_at(self._tip)
                 worker.have(levels[:1])
                 named = [f"{module}::{function}" for function in record.missing]
-                work = {"modules": named, "tree": str(worker.tree), "paths": self._paths}
+                work = {"modules": named, "tree": str(worker.tree), "paths": self._paths,
+                        "load": self._tree}  # fmt: skip
                 self._memory.keep_record(module, record.missing, worker.run(work))
                 worker.stand_at(commit)
                 worker.have(levels)

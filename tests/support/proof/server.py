@@ -9,11 +9,9 @@ One JSON object a line comes in, one goes out:
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import os
 import sys
-import warnings
 from typing import Any, TextIO
 
 from tests.support.proof import session
@@ -64,13 +62,7 @@ def _line() -> bytes:
 
 
 def _loaded(modules: list[str]) -> list[str]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name in modules:
-            try:
-                importlib.import_module(name)
-            except Exception:  # who needs it will say so
-                continue
+    session.load(modules)
     gc.collect()
     gc.freeze()  # so that the children share the pages
     return list(sys.modules)

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,8 @@ def run(work: dict[str, Any], tell: Tell) -> None:
 
     `work`: `modules` (paths of test modules, or what else pytest takes), `folder` (for temporary
     files), `seconds` a test may take; then `order`: the tests to run, in order, until one fails,
-    or with `all` whatever fails; or, to record every test, `tree` and `paths`, the files below it
-    whose functions note their calls.
+    or with `all` whatever fails; or, to record every test, modules to `load` before, `tree` and
+    `paths`, the files below it whose functions note their calls.
     """
     options = [*_OPTIONS, f"--basetemp={work['folder']}", f"--timeout={work['seconds']}"]
     if "order" in work:
@@ -41,8 +43,20 @@ def run(work: dict[str, Any], tell: Tell) -> None:
         return
     recorder = CallRecorder()
     with noted(Path(work["tree"]), work["paths"], recorder):
+        load(work["load"])  # so that no test's time is that of an import
         pytest.main([*options, *work["modules"]], plugins=[recorder])
     tell({"tests": recorder.tests})
+
+
+def load(modules: Sequence[str]) -> None:
+    """Import these, as far as they can be."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in modules:
+            try:
+                importlib.import_module(name)
+            except Exception:  # who needs it will say so
+                continue
 
 
 class _Ordered:
