@@ -17,7 +17,9 @@ import pytest
 from tests.support.proof.calls import CallRecorder, noted
 
 _NAMES = (ImportError, SyntaxError, NameError)
-_OPTIONS = ("-q", "--tb=short", "-p", "no:cacheprovider", "--timeout-method=signal")
+_OPTIONS = (
+    "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout-method=signal",
+)  # fmt: skip
 
 
 Tell = Callable[[dict[str, Any]], None]
@@ -31,6 +33,8 @@ def run(work: dict[str, Any], tell: Tell) -> None:
     or with `all` whatever fails; or, to record every test, modules to `load` before, `tree` and
     `paths`, the files below it whose functions note their calls.
     """
+    # To load the plugins of the environment takes longer than most tests.
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     options = [*_OPTIONS, f"--basetemp={work['folder']}", f"--timeout={work['seconds']}"]
     if "order" in work:
         # The file without a hunk is about to change again, within the second.
