@@ -29,6 +29,7 @@ Piece = tuple[list[Cut], list[Level]]
 """Hunks of one file, and what a process may have loaded before that file, level upon level."""
 
 BELOW = "vllm"
+_LONGEST = 120.0  # seconds; where only a longer test notices, a quicker one is wanted
 _OURS = {"vllm", "tests", "scripts", "transformers_modules", "__main__"}
 
 
@@ -260,7 +261,10 @@ def _order(cut: Cut, records: Iterable[Recorded]) -> list[str]:
     its file, for a line outside of functions), and those that call nothing but may read the source.
     Where none calls them, any test may: by a copy of the file, by another process.
     """
-    tests: Mapping[str, Any] = {t: how for record in records for t, how in record.passed.items()}
+    tests: Mapping[str, Any] = {
+        test: how for record in records for test, how in record.passed.items()
+        if how["seconds"] < _LONGEST
+    }  # fmt: skip
     names = {f"{cut.path}::{function}" for function in cut.functions}
 
     def calls(test: str) -> bool:
