@@ -113,6 +113,17 @@ def test_sequence_lengths_for_flashinfer_are_sent_without_a_wait(accelerator: Ac
     assert faults(accelerator) == []
 
 
+def test_what_is_on_the_device_already_stays_there(accelerator: Accelerator, sent: Any) -> None:
+    """A frontend with field definitions of its own may not keep on the host what is kept here."""
+    from vllm.utils.torch_utils import async_tensor_h2d
+
+    there = async_tensor_h2d(sent(2, 3), device=DEVICE, dtype=torch.int32)
+
+    assert isinstance(there, DeviceTensor)
+    assert there.dtype == torch.int32
+    assert faults(accelerator) == []
+
+
 @pytest.mark.parametrize("module", ["qwen2_5_vl", "qwen3_vl"])
 def test_positions_beside_pruned_images_are_sent_without_a_wait(
     accelerator: Accelerator, sent: Any, module: str
