@@ -202,3 +202,12 @@ def test_a_device_is_checked_in_a_scope_too(scope: str) -> None:
     assert device({scope: {}}) is None
     with pytest.raises(ValueError, match='Invalid "device" in mm_processor_kwargs'):
         device({scope: {"device": "nowhere"}})
+
+
+def test_the_help_of_the_option_names_the_scopes() -> None:
+    from vllm.config.multimodal import MultiModalConfig
+    from vllm.config.utils import get_attr_docs
+
+    said = get_attr_docs(MultiModalConfig)["mm_processor_kwargs"]
+    for scope in ("images_kwargs", "videos_kwargs", "audio_kwargs"):
+        assert f"`{scope}`" in said
