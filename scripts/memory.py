@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -123,6 +123,18 @@ class Memory:
         }  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".part").write_text(json.dumps(whole), encoding="utf-8")
+        os.replace(path.with_suffix(".part"), path)
+
+    def loaded(self, commit: str) -> list[str]:
+        """What loading the patched part of that tree loads, in order; empty where not known."""
+        path = self._folder / "loaded.json"
+        kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        found: list[str] = kept.get(commit, [])
+        return found
+
+    def keep_loaded(self, commit: str, modules: Sequence[str]) -> None:
+        path = self._folder / "loaded.json"
+        path.with_suffix(".part").write_text(json.dumps({commit: modules}), encoding="utf-8")
         os.replace(path.with_suffix(".part"), path)
 
     def _record_path(self, module: str) -> Path:
