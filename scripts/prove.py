@@ -115,7 +115,7 @@ class _Run:
             beside = (path for folder in folders for path in folder.glob("*.py"))
             all_of_them = sorted(_module(str(path.relative_to(first.tree))) for path in beside)
             first.have([("all", all_of_them)])
-            every = first.loaded
+            every = list(first.loaded)
             self._memory.keep_loaded(commit, every)
         loaded = [name for name in every if name.split(".")[0] not in _OURS]
         self._tree = tree = [name for name in every if name.split(".")[0] == BELOW]
