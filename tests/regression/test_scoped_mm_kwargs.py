@@ -197,6 +197,17 @@ def test_the_dummy_item_fills_the_budget(
     assert dummy_tokens(renderer, modality) == budget
 
 
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen2_5_omni", "qwen3_omni"])
+def test_the_dummy_video_is_larger_than_an_image_where_its_limit_is(
+    make_renderer: MakeRenderer, name: str
+) -> None:
+    small, large = ({"shortest_edge": 3136, "longest_edge": n} for n in (12544, 50176))
+    kwargs = {**images(size=small), **videos(size=large)}
+    renderer = make_renderer(name, mm_processor_kwargs=kwargs, mm_processor_cache_gb=0)
+
+    assert dummy_tokens(renderer, "video") == budgets(renderer, video=1)["video"]
+
+
 def test_warmup_runs_the_recipe(
     make_renderer: MakeRenderer, vllm_log: pytest.LogCaptureFixture
 ) -> None:

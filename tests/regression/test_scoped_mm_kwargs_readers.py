@@ -4,12 +4,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from tests.regression.conftest import MakeRenderer
+from tests.support import renderers
 from tests.support.mm_requests import ask, budgets, image, video
 from tests.support.names import unknown_names, unused_imports
 from tests.support.placement import tree
@@ -51,6 +56,22 @@ def test_omni_models_size_each_modality_by_its_scope(
             found = budgets(renderer, image=1, video=1)
             assert tokens[own] <= found[own] < plain_budgets[own]
             assert found[other] == plain_budgets[other]
+
+
+def test_a_video_leaves_the_least_size_of_the_image_beside_it_alone(
+    checkpoint: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(checkpoint("qwen2_5_omni"), tmp_path / "omni")
+    files = [folder / f"{kind}preprocessor_config.json" for kind in ("", "video_")]
+    config = json.loads(files[0].read_text())
+    config["size"]["shortest_edge"] = 100352
+    files[1].write_text(json.dumps(config | {"video_processor_type": "Qwen2VLVideoProcessor"}))
+    renderer = renderers.make_renderer(folder, mm_processor_cache_gb=0)
+    items = {"image": image(56, 56), "video": video(4, 56, 56)}
+
+    beside = ask(renderer, items, {"max_pixels": 200704}).tokens
+
+    assert beside["video"] > beside["image"] == 4
 
 
 @pytest.mark.parametrize("name", ["qwen2_5_omni", "qwen3_omni"])

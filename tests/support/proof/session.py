@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ import pytest
 
 from tests.support.proof.calls import CallRecorder, noted
 
+_MEMORY = 10 << 30  # bytes; without its hunk, a test may ask for any number
 _NAMES = (ImportError, SyntaxError, NameError)
 _OPTIONS = (
     "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout-method=signal",
@@ -40,6 +42,7 @@ def run(work: dict[str, Any], tell: Tell) -> None:
         # The file without a hunk is about to change again, within the second.
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
         ordered = _Ordered(work["order"], tell)
         options += [] if work.get("all") else ["-x"]
         pytest.main([*options, *work["modules"]], plugins=[ordered])
