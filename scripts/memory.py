@@ -125,16 +125,15 @@ class Memory:
         path.with_suffix(".part").write_text(json.dumps(whole), encoding="utf-8")
         os.replace(path.with_suffix(".part"), path)
 
-    def loaded(self, commit: str) -> list[str]:
-        """What loading the patched part of that tree loads, in order; empty where not known."""
+    def loaded(self) -> list[str]:
+        """What loading the patched part of some tree loaded, in order: much the same in another."""
         path = self._folder / "loaded.json"
-        kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        found: list[str] = kept.get(commit, [])
+        found: list[str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
         return found
 
-    def keep_loaded(self, commit: str, modules: Sequence[str]) -> None:
+    def keep_loaded(self, modules: Sequence[str]) -> None:
         path = self._folder / "loaded.json"
-        path.with_suffix(".part").write_text(json.dumps({commit: modules}), encoding="utf-8")
+        path.with_suffix(".part").write_text(json.dumps(modules), encoding="utf-8")
         os.replace(path.with_suffix(".part"), path)
 
     def _record_path(self, module: str) -> Path:

@@ -109,14 +109,14 @@ class _Run:
             files.setdefault(cut.path, []).append(cut)
         first = self._workers[0]
         first.stand_at(commit)
-        every = self._memory.loaded(commit)
+        every = self._memory.loaded()
         if not every:
             folders = {(first.tree / path).parent for path in self._paths}
             beside = (path for folder in folders for path in folder.glob("*.py"))
             all_of_them = sorted(_module(str(path.relative_to(first.tree))) for path in beside)
             first.have([("all", all_of_them)])
             every = list(first.loaded)
-            self._memory.keep_loaded(commit, every)
+            self._memory.keep_loaded(every)
         loaded = [name for name in every if name.split(".")[0] not in _OURS]
         self._tree = tree = [name for name in every if name.split(".")[0] == BELOW]
         users = {path: self._imports.dependents(tree, [_module(path)]) for path in files}
