@@ -261,9 +261,9 @@ def _halved(
 
 
 def _order(cut: Cut, records: Iterable[Recorded]) -> list[str]:
-    """The tests that may notice, quick ones first: those that call the functions of the hunk (or of
-    its file, for a line outside of functions), and those that call nothing but may read the source.
-    Where none calls them, any test may: by a copy of the file, by another process.
+    """The tests that may notice, quick ones first: those that call the functions of the hunk, and
+    those that call nothing but may read the source. Any test may where none calls them, or where
+    a line is outside of functions; then those come first that call a function of its file.
     """
     tests: Mapping[str, Any] = {
         test: how for record in records for test, how in record.passed.items()
@@ -276,8 +276,10 @@ def _order(cut: Cut, records: Iterable[Recorded]) -> list[str]:
         return any(c in names if names else c.startswith(f"{cut.path}::") for c in called)
 
     callers = {test for test in tests if calls(test)}
-    may = callers | {test for test in tests if not tests[test]["calls"]} if callers else {*tests}
-    return sorted(may, key=lambda test: tests[test]["seconds"])
+    first = callers | {test for test in tests if not tests[test]["calls"]}
+    # By a copy of the file or another process, where none calls them; by what the file defines.
+    may = first if names and callers else {*tests}
+    return sorted(may, key=lambda test: (test not in first, tests[test]["seconds"]))
 
 
 def _modules(tests: Iterable[str]) -> list[str]:
