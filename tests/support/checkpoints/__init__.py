@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.checkpoints.base import CHAT_TEMPLATE, EOS, MAX_POSITIONS, Checkpoint, Ids, Json
+from tests.support.checkpoints.base import EOS, MAX_POSITIONS, Checkpoint, Ids, Json
 from tests.support.checkpoints.weights import write_weights
 
 
@@ -67,15 +67,16 @@ def _write_tokenizer(checkpoint: Checkpoint, folder: Path) -> Ids:
     tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in tokens])
     tokenizer.save(str(folder / "tokenizer.json"))
 
-    placeholders = "{% set PLACEHOLDERS = " + json.dumps(dict(checkpoint.placeholders)) + " %}"
     tokenizer_config: Json = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": EOS,
         "pad_token": EOS,
         "model_max_length": MAX_POSITIONS,
-        "chat_template": placeholders + CHAT_TEMPLATE,
         "extra_special_tokens": dict(checkpoint.tokenizer),
     }
+    if checkpoint.chat_template is not None:
+        placeholders = "{% set PLACEHOLDERS = " + json.dumps(dict(checkpoint.placeholders)) + " %}"
+        tokenizer_config["chat_template"] = placeholders + checkpoint.chat_template
     _write(folder / "tokenizer_config.json", tokenizer_config)
     return {token: tokenizer.token_to_id(token) for token in tokens}
 

@@ -39,6 +39,7 @@ class Checkpoint:
     `config` gets the ids of `tokens`; `files` are JSON, or text as it is; `placeholders` maps a
     content type of a chat message to the prompt text that stands for it. `hub_names` maps a prefix
     of a weight's name as transformers saves it to the one that published checkpoints have.
+    A published checkpoint may have no `chat_template`: then vLLM falls back on one of its own.
     """
 
     config: Callable[[Ids], Json]
@@ -46,6 +47,7 @@ class Checkpoint:
     files: Mapping[str, Json | str] = field(default_factory=dict)
     tokenizer: Mapping[str, str] = field(default_factory=dict)
     placeholders: Mapping[str, str] = field(default_factory=dict)
+    chat_template: str | None = CHAT_TEMPLATE
     hub_names: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -6,30 +6,96 @@ from collections.abc import Mapping
 
 from tests.support.checkpoints.base import MEAN_STD, Checkpoint, Ids, Json, text, tower
 
-
-def _internvl(ids: Ids) -> Json:
-    return {
-        "architectures": ["InternVLForConditionalGeneration"],
-        "model_type": "internvl",
-        "text_config": text("qwen2", "Qwen2ForCausalLM"),
-        "vision_config": tower(
-            "internvl_vision", image_size=[448, 448], patch_size=[14, 14], num_channels=3
-        ),
-        "image_token_id": ids["<IMG_CONTEXT>"],
-        "image_seq_length": 256,
-        "downsample_ratio": 0.5,
-    }
+_IDEFICS3_TOKENS = (
+    "<fake_token_around_image>",
+    "<image>",
+    "<end_of_utterance>",
+    "<global-img>",
+    *(f"<row_{i}_col_{j}>" for i in range(1, 7) for j in range(1, 7)),
+)
 
 
-def _idefics3(ids: Ids) -> Json:
-    return {
-        "architectures": ["Idefics3ForConditionalGeneration"],
-        "model_type": "idefics3",
-        "text_config": text("llama", "LlamaForCausalLM", pad_token_id=0),
-        "vision_config": tower("idefics3_vision", image_size=364, patch_size=14),
-        "image_token_id": ids["<image>"],
-        "scale_factor": 2,
-    }
+def internvl(tile: int) -> Checkpoint:
+    """InternVL in Hugging Face's form; `tile` is the side of one in pixels, a multiple of 28."""
+
+    def config(ids: Ids) -> Json:
+        return {
+            "architectures": ["InternVLForConditionalGeneration"],
+            "model_type": "internvl",
+            "text_config": text("qwen2", "Qwen2ForCausalLM"),
+            "vision_config": tower(
+                "internvl_vision", image_size=[tile, tile], patch_size=[14, 14], num_channels=3
+            ),
+            "image_token_id": ids["<IMG_CONTEXT>"],
+            "image_seq_length": (tile // 28) ** 2,
+            "downsample_ratio": 0.5,
+        }
+
+    return Checkpoint(
+        config,
+        tokens=("<img>", "</img>", "<IMG_CONTEXT>", "<video>"),
+        tokenizer={
+            "start_image_token": "<img>",
+            "end_image_token": "</img>",
+            "context_image_token": "<IMG_CONTEXT>",
+            "video_token": "<video>",
+        },
+        files={
+            "preprocessor_config.json": {
+                "processor_class": "InternVLProcessor",
+                "image_processor_type": "GotOcr2ImageProcessor",
+                "size": {"height": tile, "width": tile},
+                "crop_to_patches": True,
+                "min_patches": 1,
+                "max_patches": 12,
+                **MEAN_STD,
+            },
+            "video_preprocessor_config.json": {
+                "processor_class": "InternVLProcessor",
+                "video_processor_type": "InternVLVideoProcessor",
+                "size": {"height": tile, "width": tile},
+                **MEAN_STD,
+            },
+            "processor_config.json": {
+                "processor_class": "InternVLProcessor",
+                "image_seq_length": (tile // 28) ** 2,
+            },
+        },
+        placeholders={"image": "<IMG_CONTEXT>", "video": "<video>"},
+    )
+
+
+def idefics3(tile: int) -> Checkpoint:
+    """Idefics3: the longer side of an image is four tiles of `tile` pixels, a multiple of 28."""
+
+    def config(ids: Ids) -> Json:
+        return {
+            "architectures": ["Idefics3ForConditionalGeneration"],
+            "model_type": "idefics3",
+            "text_config": text("llama", "LlamaForCausalLM", pad_token_id=0),
+            "vision_config": tower("idefics3_vision", image_size=tile, patch_size=14),
+            "image_token_id": ids["<image>"],
+            "scale_factor": 2,
+        }
+
+    return Checkpoint(
+        config,
+        tokens=_IDEFICS3_TOKENS,
+        files={
+            "preprocessor_config.json": {
+                "processor_class": "Idefics3Processor",
+                "image_processor_type": "Idefics3ImageProcessor",
+                "size": {"longest_edge": 4 * tile},
+                "max_image_size": {"longest_edge": tile},
+                **MEAN_STD,
+            },
+            "processor_config.json": {
+                "processor_class": "Idefics3Processor",
+                "image_seq_len": (tile // 28) ** 2,
+            },
+        },
+        placeholders={"image": "<image>"},
+    )
 
 
 def _cohere2_vision(ids: Ids) -> Json:
@@ -65,13 +131,6 @@ def _lfm2_vl(ids: Ids) -> Json:
     }
 
 
-_IDEFICS3_TOKENS = (
-    "<fake_token_around_image>",
-    "<image>",
-    "<end_of_utterance>",
-    "<global-img>",
-    *(f"<row_{i}_col_{j}>" for i in range(1, 7) for j in range(1, 7)),
-)
 _COHERE2_TOKENS: Mapping[str, str] = {
     "boi_token": "<|START_OF_IMG|>",
     "eoi_token": "<|END_OF_IMG|>",
@@ -99,56 +158,8 @@ CHECKPOINTS: Mapping[str, Checkpoint] = {
         },
         placeholders={"image": "<|IMG_PATCH|>"},
     ),
-    "idefics3": Checkpoint(
-        _idefics3,
-        tokens=_IDEFICS3_TOKENS,
-        files={
-            "preprocessor_config.json": {
-                "processor_class": "Idefics3Processor",
-                "image_processor_type": "Idefics3ImageProcessor",
-                "size": {"longest_edge": 1456},
-                "max_image_size": {"longest_edge": 364},
-                **MEAN_STD,
-            },
-            "processor_config.json": {
-                "processor_class": "Idefics3Processor",
-                "image_seq_len": 169,
-            },
-        },
-        placeholders={"image": "<image>"},
-    ),
-    "internvl": Checkpoint(
-        _internvl,
-        tokens=("<img>", "</img>", "<IMG_CONTEXT>", "<video>"),
-        tokenizer={
-            "start_image_token": "<img>",
-            "end_image_token": "</img>",
-            "context_image_token": "<IMG_CONTEXT>",
-            "video_token": "<video>",
-        },
-        files={
-            "preprocessor_config.json": {
-                "processor_class": "InternVLProcessor",
-                "image_processor_type": "GotOcr2ImageProcessor",
-                "size": {"height": 448, "width": 448},
-                "crop_to_patches": True,
-                "min_patches": 1,
-                "max_patches": 12,
-                **MEAN_STD,
-            },
-            "video_preprocessor_config.json": {
-                "processor_class": "InternVLProcessor",
-                "video_processor_type": "InternVLVideoProcessor",
-                "size": {"height": 448, "width": 448},
-                **MEAN_STD,
-            },
-            "processor_config.json": {
-                "processor_class": "InternVLProcessor",
-                "image_seq_length": 256,
-            },
-        },
-        placeholders={"image": "<IMG_CONTEXT>", "video": "<video>"},
-    ),
+    "idefics3": idefics3(364),
+    "internvl": internvl(448),
     "lfm2_vl": Checkpoint(
         _lfm2_vl,
         tokens=(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tests.support.checkpoints import CHECKPOINTS
-from tests.support.checkpoints.base import Checkpoint
+from tests.support.checkpoints import CHECKPOINTS, tiles
+from tests.support.checkpoints.base import CHAT_TEMPLATE, Checkpoint
 from tests.support.hub import audio, grids, own, standins, text, vision
 
 _SAME = {
@@ -16,9 +17,8 @@ _SAME = {
     "Qwen/Qwen3-VL-4B-Instruct": "qwen3_vl",
     "Qwen/Qwen2-Audio-7B-Instruct": "qwen2_audio",
     "HuggingFaceM4/Idefics3-8B-Llama3": "idefics3",
-    "HuggingFaceTB/SmolVLM-256M-Instruct": "idefics3",
     "LiquidAI/LFM2-VL-450M": "lfm2_vl",
-    "OpenGVLab/InternVL3-1B-hf": "internvl",
+    "fixie-ai/ultravox-v0_5-llama-3_2-1b": "ultravox",
     "google/gemma-3-4b-it": "gemma3",
     "llava-hf/llava-1.5-7b-hf": "llava",
     "llava-hf/llava-v1.6-mistral-7b-hf": "llava_next",
@@ -27,6 +27,12 @@ _SAME = {
     "zai-org/GLM-4.1V-9B-Thinking": "glm4_1v",
 }
 """Name → a checkpoint that is in a table of `tests.support.checkpoints` anyway."""
+
+_SMALLER: Mapping[str, Checkpoint] = {
+    "HuggingFaceTB/SmolVLM-256M-Instruct": tiles.idefics3(56),
+    "OpenGVLab/InternVL3-1B-hf": tiles.internvl(112),
+}
+"""Name → such a checkpoint with smaller tiles, for no test asks for its number of tokens."""
 
 _QUANTISED = {
     "Qwen/Qwen2.5-Omni-7B-AWQ": "Qwen/Qwen2.5-Omni-3B",
@@ -37,8 +43,22 @@ _QUANTISED = {
 }
 """Name → the model of the hub with the same processor."""
 
-_MODELS: Mapping[str, Checkpoint] = {
+_TEMPLATES: Mapping[str, str | None] = {
+    "Salesforce/blip2-opt-2.7b": None,
+    "deepseek-ai/deepseek-vl2-tiny": None,
+    "facebook/chameleon-7b": None,
+    "google/paligemma-3b-mix-224": None,
+    "Qwen/Qwen2-VL-2B-Instruct": "{% if add_vision_id %}Picture 1: {% endif %}" + CHAT_TEMPLATE,
+    "fixie-ai/ultravox-v0_5-llama-3_2-1b": (
+        "{% for message in messages %}{{ message.content }}{% endfor %}"
+    ),
+    "Qwen/Qwen3-8B": CHAT_TEMPLATE + "{% if enable_thinking is false %}<think></think>{% endif %}",
+}
+"""Name → what its chat template is on the real hub: none, or one with an option of its own."""
+
+_MODELS: dict[str, Checkpoint] = {
     **{name: CHECKPOINTS[checkpoint] for name, checkpoint in _SAME.items()},
+    **_SMALLER,
     **audio.MODELS,
     **grids.MODELS,
     **own.MODELS,
@@ -46,6 +66,9 @@ _MODELS: Mapping[str, Checkpoint] = {
     **text.MODELS,
     **vision.MODELS,
 }
-MODELS = {**_MODELS, **{name: _MODELS[of] for name, of in _QUANTISED.items()}}
+MODELS = {
+    name: replace(model, chat_template=_TEMPLATES.get(name, model.chat_template))
+    for name, model in (_MODELS | {name: _MODELS[of] for name, of in _QUANTISED.items()}).items()
+}
 REVISIONS: Mapping[str, tuple[str, ...]] = {}
 """Name → references beside `main` by which upstream's tests ask for it."""

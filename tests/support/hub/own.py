@@ -68,11 +68,11 @@ def _ovis(llm: Json, pad: str) -> Checkpoint:
         "ovis",
         {"processor_class": "OvisProcessor"},
         tokens=("<image>", pad),
-        image=image("SiglipImageProcessor", size={"height": 448, "width": 448}),
+        image=image("SiglipImageProcessor", size={"height": 112, "width": 112}),
         llm_config=llm,
         visual_tokenizer_config={
             "model_type": "aimv2_visual_tokenizer",
-            "backbone_config": {"model_type": "aimv2", "image_size": 448, "patch_size": 14},
+            "backbone_config": {"model_type": "aimv2", "image_size": 112, "patch_size": 14},
             "hidden_stride": 2,
         },
     )
@@ -93,6 +93,8 @@ MODELS: Mapping[str, Checkpoint] = {
         {"processor_class": "QianfanOCRProcessor"},
         tokens=("<img>", "</img>", "<IMG_CONTEXT>", "<image>", "<video>"),
         text_config=text("qwen3", "Qwen3ForCausalLM"),
+        vision_config={"image_size": 112},
+        force_image_size=112,
     ),
     "baidu/Unlimited-OCR": _deepseek("UnlimitedOCRForCausalLM", "unlimited-ocr"),
     "deepseek-ai/DeepSeek-OCR": _deepseek("DeepseekOCRForCausalLM"),

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from tests.support.checkpoints.base import Checkpoint, Ids, Json, text
 
 
-def _model(model_type: str, architecture: str, *tokens: str, hidden_size: int = 64) -> Checkpoint:
+def _model(model_type: str, architecture: str, *tokens: str, **more: object) -> Checkpoint:
     def config(_ids: Ids) -> Json:
-        return text(model_type, architecture, hidden_size=hidden_size)
+        return text(model_type, architecture, **more)
 
     return Checkpoint(config, tokens=tokens)
 
@@ -19,6 +19,7 @@ _QWEN2 = _model("qwen2", "Qwen2ForCausalLM", *_CHATML)
 
 MODELS: Mapping[str, Checkpoint] = {
     "NousResearch/Hermes-3-Llama-3.1-8B": _model("llama", "LlamaForCausalLM", *_CHATML),
+    "Qwen/Qwen1.5-7B": _model("qwen2", "Qwen2ForCausalLM", max_position_embeddings=32768),
     "Qwen/Qwen2-0.5B-Instruct": _QWEN2,
     "Qwen/Qwen2.5-1.5B-Instruct": _QWEN2,
     "Qwen/Qwen3-0.6B": _model("qwen3", "Qwen3ForCausalLM", *_CHATML),

@@ -43,8 +43,8 @@ _LLAMA4 = family(
         "boi_token_index": "<|image_start|>",
         "eoi_token_index": "<|image_end|>",
     },
-    image=image("Llama4ImageProcessorFast", size={"height": 336, "width": 336}, max_patches=16),
-    vision_config={"model_type": "llama4_vision_model", "image_size": 336, "patch_size": 14},
+    image=image("Llama4ImageProcessorFast", size={"height": 112, "width": 112}, max_patches=16),
+    vision_config={"model_type": "llama4_vision_model", "image_size": 112, "patch_size": 14},
 )
 
 _LLAVA_NEXT = {
@@ -68,12 +68,12 @@ _COHERE = family(
     ids={"image_token_id": "<|IMG_PATCH|>"},
     image=image(
         "Cohere2VisionImageProcessor",
-        size={"height": 512, "width": 512},
+        size={"height": 128, "width": 128},
         crop_to_patches=True,
         max_patches=12,
         patch_size=16,
     ),
-    vision_config={"model_type": "siglip_vision_model", "image_size": 512, "patch_size": 16},
+    vision_config={"model_type": "siglip_vision_model", "image_size": 128, "patch_size": 16},
 )
 
 MODELS: Mapping[str, Checkpoint] = {
