@@ -65,8 +65,8 @@ def internvl(tile: int) -> Checkpoint:
     )
 
 
-def idefics3(tile: int) -> Checkpoint:
-    """Idefics3: the longer side of an image is four tiles of `tile` pixels, a multiple of 28."""
+def idefics3(tile: int, side: int = 4) -> Checkpoint:
+    """Idefics3: an image is up to `side` by `side` tiles of `tile` pixels, a multiple of 28."""
 
     def config(ids: Ids) -> Json:
         return {
@@ -85,7 +85,7 @@ def idefics3(tile: int) -> Checkpoint:
             "preprocessor_config.json": {
                 "processor_class": "Idefics3Processor",
                 "image_processor_type": "Idefics3ImageProcessor",
-                "size": {"longest_edge": 4 * tile},
+                "size": {"longest_edge": side * tile},
                 "max_image_size": {"longest_edge": tile},
                 **MEAN_STD,
             },

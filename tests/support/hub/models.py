@@ -16,7 +16,6 @@ _SAME = {
     "Qwen/Qwen2.5-VL-7B-Instruct": "qwen2_5_vl",
     "Qwen/Qwen3-VL-4B-Instruct": "qwen3_vl",
     "Qwen/Qwen2-Audio-7B-Instruct": "qwen2_audio",
-    "HuggingFaceM4/Idefics3-8B-Llama3": "idefics3",
     "LiquidAI/LFM2-VL-450M": "lfm2_vl",
     "fixie-ai/ultravox-v0_5-llama-3_2-1b": "ultravox",
     "google/gemma-3-4b-it": "gemma3",
@@ -29,10 +28,11 @@ _SAME = {
 """Name → a checkpoint that is in a table of `tests.support.checkpoints` anyway."""
 
 _SMALLER: Mapping[str, Checkpoint] = {
+    "HuggingFaceM4/Idefics3-8B-Llama3": tiles.idefics3(364, side=2),
     "HuggingFaceTB/SmolVLM-256M-Instruct": tiles.idefics3(56),
     "OpenGVLab/InternVL3-1B-hf": tiles.internvl(112),
 }
-"""Name → such a checkpoint with smaller tiles, for no test asks for its number of tokens."""
+"""Name → such a checkpoint with fewer pixels than the real one, where no test counts them."""
 
 _QUANTISED = {
     "Qwen/Qwen2.5-Omni-7B-AWQ": "Qwen/Qwen2.5-Omni-3B",
