@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import build, hub, machine
+from scripts import build, hub, machine, worktree
 from scripts.areas import Suite
 from scripts.layout import Layout
 from scripts.outcomes import Outcome, read_log
@@ -79,6 +79,7 @@ def run(
     """Run `suites` in `tree`, logs in `folder`; what ended well there before is only read."""
     folder.mkdir(parents=True, exist_ok=True)
     env = environment(layout, device) | hub.environment(layout)
+    env |= _inspected(layout, tree, env)
     wanted = [Session(suite, part) for suite in suites for part in range(suite.shards)]
     pool = _pool(tree, layout.venv / "bin" / "python", wanted, env, jobs(device), folder)
     ended = {}
@@ -87,6 +88,19 @@ def run(
             ended[session] = _ended(folder / f"{session.slug}.jsonl", code)
             say(f"[{number}/{len(wanted)}] {session.name}: {_said(ended[session])}")
     return ended
+
+
+def _inspected(layout: Layout, tree: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """A cache of vLLM's, with what each model class of `tree` supports, filled in one process.
+
+    vLLM fills it with a process for each class, and so it still does where ours fails. Each tree
+    has its own: in the user's one the patched and the unpatched tree would drive each other out.
+    """
+    cache = {"VLLM_CACHE_ROOT": str(layout.build / "cache" / tree.name)}
+    command = [str(layout.venv / "bin" / "python"), "-P", "-m", "tests.support.model_infos"]
+    whole = {**env, **cache, "PYTHONPATH": worktree.python_path(layout, tree)}
+    subprocess.run(command, env=whole, stdin=subprocess.DEVNULL, capture_output=True)
+    return cache
 
 
 def by_suite(ended: Mapping[Session, Ended]) -> dict[str, dict[str, Outcome]]:
