@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from tests.support.checkpoints.base import MEAN_STD, Checkpoint, Ids, Json
 
 QWEN_VISION = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+QWEN_IDS = {
+    "image_token_id": "<|image_pad|>",
+    "video_token_id": "<|video_pad|>",
+    "vision_start_token_id": "<|vision_start|>",
+    "vision_end_token_id": "<|vision_end|>",
+}
 
 
 def family(

@@ -6,14 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.support.checkpoints.base import MEAN_STD, Checkpoint, Json, text
-from tests.support.hub.family import QWEN_VISION, family, image
-
-_QWEN_IDS = {
-    "image_token_id": "<|image_pad|>",
-    "video_token_id": "<|video_pad|>",
-    "vision_start_token_id": "<|vision_start|>",
-    "vision_end_token_id": "<|vision_end|>",
-}
+from tests.support.hub.family import QWEN_IDS, QWEN_VISION, family, image
 
 _QWEN_PLACEHOLDERS = {
     "image": "<|vision_start|><|image_pad|><|vision_end|>",
@@ -28,7 +21,7 @@ def _qwen3_vl(architecture: str, model_type: str) -> Checkpoint:
         model_type,
         {"processor_class": "Qwen3VLProcessor"},
         tokens=QWEN_VISION,
-        ids=_QWEN_IDS,
+        ids=QWEN_IDS,
         image=image(
             "Qwen2VLImageProcessor",
             size={"shortest_edge": 65536, "longest_edge": 16777216},
@@ -146,7 +139,7 @@ MODELS: Mapping[str, Checkpoint] = {
         "exaone4_5",
         {"processor_class": "Exaone4_5_Processor"},
         tokens=QWEN_VISION,
-        ids=_QWEN_IDS,
+        ids=QWEN_IDS,
         image=image("Qwen2VLImageProcessor"),
         video={"video_processor_type": "Qwen2VLVideoProcessor", **MEAN_STD},
     ),

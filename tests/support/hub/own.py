@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.support.checkpoints.base import MAX_POSITIONS, MEAN_STD, Checkpoint, Json, text
-from tests.support.hub.family import QWEN_VISION, family, image
+from tests.support.hub.family import QWEN_IDS, QWEN_VISION, family, image
 
 
 def _deepseek(architecture: str, model_type: str = "deepseek_vl_v2") -> Checkpoint:
@@ -22,6 +22,7 @@ def _deepseek(architecture: str, model_type: str = "deepseek_vl_v2") -> Checkpoi
         processor,
         tokens=("<image>", "<\uff5c\u2581pad\u2581\uff5c>", "<|ref|>", "<|/ref|>", "<|det|>",
                 "<|/det|>", "<|grounding|>", "<|User|>", "<|Assistant|>"),
+        named={"bos_token": "<\uff5cbegin\u2581of\u2581sentence\uff5c>"},
         candidate_resolutions=[[384, 384], [384, 768], [768, 384]],
         tile_tag="2D",
         language_config={"max_position_embeddings": MAX_POSITIONS},
@@ -50,16 +51,10 @@ _COSMOS3 = family(
     "cosmos3_omni",
     {"processor_class": "Qwen3VLProcessor"},
     tokens=QWEN_VISION,
+    ids=QWEN_IDS,
     image=image("Qwen2VLImageProcessor", patch_size=16, merge_size=2, temporal_patch_size=2),
     video={"video_processor_type": "Qwen3VLVideoProcessor", "patch_size": 16, **MEAN_STD},
 )
-_MUSE = family(
-    "MuseGlimmerForConditionalGeneration",
-    "muse_glimmer",
-    {"processor_class": "MuseGlimmerProcessor"},
-    tokens=("<|patch|>", "<|image_start|>", "<|image_end|>", "<|video|>", "<|vid_start|>",
-            "<|vid_end|>", "<|vid_frame_separator|>"),
-)  # fmt: skip
 
 
 def _ovis(llm: Json, pad: str) -> Checkpoint:
@@ -68,11 +63,11 @@ def _ovis(llm: Json, pad: str) -> Checkpoint:
         "ovis",
         {"processor_class": "OvisProcessor"},
         tokens=("<image>", pad),
-        image=image("SiglipImageProcessor", size={"height": 112, "width": 112}),
+        image=image("SiglipImageProcessor", size={"height": 280, "width": 280}),
         llm_config=llm,
         visual_tokenizer_config={
             "model_type": "aimv2_visual_tokenizer",
-            "backbone_config": {"model_type": "aimv2", "image_size": 112, "patch_size": 14},
+            "backbone_config": {"model_type": "aimv2", "image_size": 280, "patch_size": 14},
             "hidden_stride": 2,
         },
     )
@@ -100,8 +95,8 @@ MODELS: Mapping[str, Checkpoint] = {
     "deepseek-ai/DeepSeek-OCR": _deepseek("DeepseekOCRForCausalLM"),
     "deepseek-ai/DeepSeek-OCR-2": _deepseek("DeepseekOCR2ForCausalLM"),
     "deepseek-ai/deepseek-vl2-tiny": _deepseek("DeepseekVLV2ForCausalLM"),
-    "meta-models/Muse-Glimmer-30B": _MUSE,
     "moondream/moondream3-preview": _MOONDREAM,
+    "moondream/starmie-v1": _MOONDREAM,
     "nvidia/Cosmos3-Nano": _COSMOS3,
     "nvidia/Cosmos3-Super": _COSMOS3,
     "rednote-hilab/dots.ocr": family(
