@@ -23,7 +23,6 @@ _SAME = {
     "llava-hf/llava-v1.6-mistral-7b-hf": "llava_next",
     "llava-hf/llava-onevision-qwen2-0.5b-ov-hf": "llava_onevision",
     "meta-models/Muse-Glimmer-30B": "muse_glimmer",
-    "PaddlePaddle/PaddleOCR-VL": "paddleocr_vl",
     "jinaai/jina-reranker-m0": "qwen2_vl",
     "zai-org/GLM-4.1V-9B-Thinking": "glm4_1v",
 }
