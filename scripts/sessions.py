@@ -79,7 +79,7 @@ def run(
     """Run `suites` in `tree`, logs in `folder`; what ended well there before is only read."""
     folder.mkdir(parents=True, exist_ok=True)
     env = environment(layout, device) | hub.environment(layout)
-    env |= _inspected(layout, tree, env)
+    env |= _inspected(layout, tree, env, say)
     wanted = [Session(suite, part) for suite in suites for part in range(suite.shards)]
     pool = _pool(tree, layout.venv / "bin" / "python", wanted, env, jobs(device), folder)
     ended = {}
@@ -90,16 +90,21 @@ def run(
     return ended
 
 
-def _inspected(layout: Layout, tree: Path, env: Mapping[str, str]) -> dict[str, str]:
+def _inspected(layout: Layout, tree: Path, env: Mapping[str, str], say: Say) -> dict[str, str]:
     """A cache of vLLM's, with what each model class of `tree` supports, filled in one process.
 
-    vLLM fills it with a process for each class, and so it still does where ours fails. Each tree
-    has its own: in the user's one the patched and the unpatched tree would drive each other out.
+    Where ours fails vLLM fills it as tests go on, with a process for each class. Each tree has its
+    own: in the user's one the patched and the unpatched tree would drive each other out.
     """
     cache = {"VLLM_CACHE_ROOT": str(layout.build / "cache" / tree.name)}
     command = [str(layout.venv / "bin" / "python"), "-P", "-m", "tests.support.model_infos"]
-    whole = {**env, **cache, "PYTHONPATH": worktree.python_path(layout, tree)}
-    subprocess.run(command, env=whole, stdin=subprocess.DEVNULL, capture_output=True)
+    done = subprocess.run(
+        command, env={**env, **cache, "PYTHONPATH": worktree.python_path(layout, tree)},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        say(f"model classes are inspected one by one, which takes long: {said[0]}")
     return cache
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -214,7 +215,8 @@ def test_recording_again_goes_on_where_it_was_interrupted(
 
     def interrupt(line: str) -> None:
         said.append(line)
-        raise KeyboardInterrupt
+        if line.startswith("[1/"):
+            raise KeyboardInterrupt
 
     release = pin.read(layout.pin_file)
     chosen = [choice.suite for choice in small]
@@ -355,6 +357,15 @@ def test_sessions_have_names_of_their_own() -> None:
     long = "-k " + "x" * 200
     pair = [Suite("s", "cpu", (), (f"{long}{end}",)) for end in ("a", "b")]
     assert len({sessions.Session(suite).slug for suite in pair}) == 2
+
+
+def test_no_two_trees_share_what_vllm_remembers_of_models(layout: Layout) -> None:
+    said: list[str] = []
+    trees = (layout.clone, layout.build / "base")
+    caches = [sessions._inspected(layout, tree, os.environ, said.append) for tree in trees]
+    assert len({cache["VLLM_CACHE_ROOT"] for cache in caches}) == len(trees)
+    assert len(said) == len(trees)  # the small upstream has no model classes
+    assert all("one by one" in line for line in said)
 
 
 def test_another_vllm_in_the_way_is_told(
