@@ -28,7 +28,7 @@ IMAGES: Mapping[str, tuple[int, int]] = {
 _MODES = {"Grayscale_8bits_palette_sample_image.png": "L", "RGBA_comp.png": "RGBA"}
 _SOUNDS = {"mary_had_lamb.ogg": 9.2, "winning_call.ogg": 16.5}  # seconds
 _SAMPLE_RATE = 16000
-_FRAMES, _FRAME_SIZE, _FRAME_RATE = 96, (640, 360), 30
+_FRAMES, _FRAME_SIZE, _FRAME_RATE = 300, (640, 360), 30
 
 
 def make(folder: Path) -> None:

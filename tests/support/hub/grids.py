@@ -197,7 +197,7 @@ MODELS: Mapping[str, Checkpoint] = {
         },
         image=image("Gemma4ImageProcessor"),
         audio={"feature_extractor_type": "Gemma4AudioFeatureExtractor"},
-        vision_config={"model_type": "gemma4_vision"},
+        vision_config={"model_type": "gemma4_vision", "default_output_length": 280},
         audio_config={"model_type": "gemma4_audio"},
         video={"video_processor_type": "Gemma4VideoProcessor", **MEAN_STD},
     ),
