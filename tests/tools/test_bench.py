@@ -82,7 +82,7 @@ def test_trees_take_turns_and_each_is_measured(layout: Layout, tmp_path: Path) -
 def test_nothing_is_left_of_the_trees(layout: Layout, tmp_path: Path) -> None:
     run(layout, {"one": stub(tmp_path / "order", a="")})
     left = {path.name for path in layout.build.iterdir()}
-    assert left == {"downloads", "reports", "tools", "venv", "vllm", ".lock"}
+    assert left == {"downloads", "pycache", "reports", "tools", "venv", "vllm", ".lock"}
 
 
 def test_what_fails_is_named_and_the_others_go_on(layout: Layout, tmp_path: Path) -> None:
