@@ -8,13 +8,17 @@ import base64
 import io
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support import media
 from tests.support.server import Server
+
+if TYPE_CHECKING:
+    import psutil
+    from requests import Response
 
 Part = Mapping[str, Any]
 TEXT: Part = {"type": "text", "text": "what is shown?"}
@@ -50,6 +54,22 @@ def wait_until(happened: Callable[[], bool], seconds: float = 60) -> None:
     while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def wait_until_busy(
+    engine: psutil.Process, asked: Callable[[], Future[Response]]
+) -> Future[Response]:
+    """Ask for what takes seconds; come back when the engine has been at it for a while.
+
+    Told by its CPU time: a server whose engine is this quick has none left for /metrics.
+    """
+
+    def seconds() -> float:
+        return sum(engine.cpu_times()[:2])
+
+    before, reply = seconds(), asked()
+    wait_until(lambda: seconds() > before + 0.5)
+    return reply
 
 
 def test_it_answers_text_images_video_and_both(vision: Server) -> None:
@@ -142,8 +162,17 @@ def test_a_client_that_leaves_takes_its_request_along(vision: Server) -> None:
     before = vision.metric("vllm:generation_tokens_total")
     message = {"role": "user", "content": [image(5), TEXT]}
     fields = {"messages": [message], "stream": True, "max_tokens": 3900}
-    with vision.post("/v1/chat/completions", fields, stream=True) as reply:
-        assert b'"choices"' in next(reply.iter_lines()), "it has begun"
+    engine = vision.engine()
+    with ThreadPoolExecutor(1) as pool:
+        asked = wait_until_busy(
+            engine,
+            lambda: pool.submit(vision.post, "/v1/chat/completions", fields, stream=True),
+        )
+        engine.suspend()
+        with asked.result() as reply:
+            assert b'"choices"' in next(reply.iter_lines()), "it has begun"
+        time.sleep(1)  # until the server has seen it leave
+        engine.resume()
     wait_until(alone)
     assert vision.metric("vllm:generation_tokens_total") - before < 3900
 

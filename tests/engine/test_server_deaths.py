@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from tests.engine.conftest import Serve
-from tests.engine.test_server import TEXT, refused, tokens, wait_until
+from tests.engine.test_server import TEXT, refused, tokens, wait_until_busy
 from tests.support import media
 from tests.support.server import Server
 
@@ -42,10 +42,10 @@ def lose(server: Server, name: str, *parts: Mapping[str, Any]) -> None:
     footprint = server.footprint()
     lost = [one for one in footprint.processes if name in one.name()]
     assert lost
-    before = server.metric("vllm:generation_tokens_total")
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(server.chat, *parts, max_tokens=3900)
-        wait_until(lambda: server.metric("vllm:generation_tokens_total") > before)
+        asked = wait_until_busy(
+            server.engine(), lambda: pool.submit(server.chat, *parts, max_tokens=3900)
+        )
         for one in lost:
             one.kill()
         reply: requests.Response = asked.result()
