@@ -57,8 +57,6 @@ class Worker:
         env = worktree.environment(self._layout, self.tree, self._device)
         # Two workers with a thread a core each would wait for one another.
         env |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        # A file without its hunk may be as old and as long as the one with it.
-        env |= {"PYTHONDONTWRITEBYTECODE": "1"}
         command = [str(self._layout.venv / "bin" / "python"), "-P", "-m", _SERVER]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
