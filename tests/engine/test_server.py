@@ -61,7 +61,8 @@ def wait_until_busy(
 ) -> Future[Response]:
     """Ask for what takes seconds; come back when the engine has been at it for a while.
 
-    Told by its CPU time: a server whose engine is this quick has none left for /metrics.
+    Told by its CPU time, of which it uses none while it has no request: a server whose engine is
+    this quick has none left for /metrics.
     """
 
     def seconds() -> float:
@@ -162,7 +163,7 @@ def test_a_client_that_leaves_takes_its_request_along(vision: Server) -> None:
     before = vision.metric("vllm:generation_tokens_total")
     message = {"role": "user", "content": [image(5), TEXT]}
     fields = {"messages": [message], "stream": True, "max_tokens": 3900}
-    engine = vision.engine()
+    (engine,) = vision.footprint().named("EngineCore")
     with ThreadPoolExecutor(1) as pool:
         asked = wait_until_busy(
             engine,

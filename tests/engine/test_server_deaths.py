@@ -40,12 +40,9 @@ def test_broken_audio_is_refused_by_name(hearing: Server) -> None:
 def lose(server: Server, name: str, *parts: Mapping[str, Any]) -> None:
     """Kill the processes of `server` that have `name`, while it answers `parts`."""
     footprint = server.footprint()
-    lost = [one for one in footprint.processes if name in one.name()]
-    assert lost
+    lost, (engine,) = footprint.named(name), footprint.named("EngineCore")
     with ThreadPoolExecutor(1) as pool:
-        asked = wait_until_busy(
-            server.engine(), lambda: pool.submit(server.chat, *parts, max_tokens=3900)
-        )
+        asked = wait_until_busy(engine, lambda: pool.submit(server.chat, *parts, max_tokens=3900))
         for one in lost:
             one.kill()
         reply: requests.Response = asked.result()

@@ -41,6 +41,12 @@ class Footprint:
     processes: tuple[psutil.Process, ...]
     segments: frozenset[Path]
 
+    def named(self, name: str) -> list[psutil.Process]:
+        """The processes with `name` in theirs; at least one."""
+        found = [one for one in self.processes if name in one.name()]
+        assert found, f"no {name} in {self.processes}"
+        return found
+
     def left(self, seconds: float = 10) -> list[str]:
         """What is still there of it, after at most `seconds`."""
         import psutil
@@ -102,11 +108,6 @@ class Server:
         paths = {line.split(maxsplit=5)[-1] for text in maps for line in text.splitlines()}
         shared = {Path(path) for path in paths if path.startswith("/dev/shm/")}
         return Footprint(processes, frozenset(shared))
-
-    def engine(self) -> psutil.Process:
-        """The engine's process, which uses no CPU while it has no request."""
-        (found,) = (one for one in self.footprint().processes if "EngineCore" in one.name())
-        return found
 
     def stop(self) -> int:
         """End it as an operator does, unless it has ended; its exit code."""
