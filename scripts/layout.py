@@ -1,4 +1,4 @@
-"""Where everything lives below the repository root, and the lock that guards it."""
+"""Where everything lives below the repository root, the lock that guards it, files kept whole."""
 
 from __future__ import annotations
 
@@ -104,3 +104,11 @@ def locked(layout: Layout, verb: str) -> Iterator[None]:
             shutil.rmtree(left, ignore_errors=True)  # its git may still be ending
         yield
         file.truncate(0)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Have `text` in the file `path`, in a folder that may be new: all of it or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)

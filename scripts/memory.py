@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 
 from scripts.hunks import Cut
 from scripts.imports import Imports
-from scripts.layout import Layout
+from scripts.layout import Layout, write_whole
 from scripts.verdicts import EXCUSES, TESTS, Verdict, modules
 
 _AROUND = f"{TESTS}/conftest.py"
@@ -121,9 +120,7 @@ class Memory:
             "stamps": {name: stamps[name] if name in ran else before.get(name, "")
                        for name in stamps},
         }  # fmt: skip
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix(".part").write_text(json.dumps(whole), encoding="utf-8")
-        os.replace(path.with_suffix(".part"), path)
+        write_whole(path, json.dumps(whole))
 
     def loaded(self) -> list[str]:
         """What loading the patched part of some tree loaded, in order: much the same in another."""
@@ -132,9 +129,7 @@ class Memory:
         return found
 
     def keep_loaded(self, modules: Sequence[str]) -> None:
-        path = self._folder / "loaded.json"
-        path.with_suffix(".part").write_text(json.dumps(modules), encoding="utf-8")
-        os.replace(path.with_suffix(".part"), path)
+        write_whole(self._folder / "loaded.json", json.dumps(modules))
 
     def _record_path(self, module: str) -> Path:
         return self._folder / f"{Path(module).stem}.json"

@@ -17,7 +17,7 @@ from scripts import pin as pins
 from scripts.carry import Item, Row
 from scripts.errors import Conflict, OverlayError
 from scripts.git import Git, GitError
-from scripts.layout import SCRATCH, Layout
+from scripts.layout import SCRATCH, Layout, write_whole
 from scripts.pin import Pin
 from scripts.series import Patch
 
@@ -251,9 +251,7 @@ def _take(layout: Layout, new: Pin, git: Git, base: str, tip: str) -> bool:
     stack.export(layout, new, check=False)
     # Commits that a person made after a conflict get the ids that everybody else has.
     stack.apply(layout, new, series.load(layout.patches), resolve=False)
-    part = layout.pin_file.with_name(".upstream.json.part")
-    part.write_text(pins.text(new))
-    os.replace(part, layout.pin_file)
+    write_whole(layout.pin_file, pins.text(new))
     return True
 
 

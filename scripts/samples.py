@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+
+from scripts.layout import write_whole
 
 Values = Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]
 """Case → figure → contender → samples, in the order in which they were taken."""
@@ -67,10 +68,7 @@ def read(path: Path) -> Run | None:
 
 def write(path: Path, run: Run) -> None:
     """The same bytes for the same samples. The file is whole at all times."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(_text(run), encoding="utf-8")
-    os.replace(new, path)
+    write_whole(path, _text(run))
 
 
 def _text(run: Run) -> str:

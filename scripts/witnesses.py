@@ -4,13 +4,12 @@ a proof.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from scripts.hunks import Cut
-from scripts.layout import Layout
+from scripts.layout import Layout, write_whole
 from scripts.verdicts import TESTS, Verdict
 
 _HEAD = "# a hunk under vllm/, the test that notices that it is gone; by make prove RECORD=1\n"
@@ -51,7 +50,5 @@ class Witnesses:
         tests = {key: test for here in self._of.values() for key, test in here.items()}
         lines = [f"{key} {tests[key].removeprefix(f'{TESTS}/')}\n" for key in sorted(keys)
                  if key in tests]  # fmt: skip
-        part = self._path.with_suffix(".part")
-        part.write_text("".join([_HEAD, *lines]), encoding="utf-8")
-        os.replace(part, self._path)
+        write_whole(self._path, "".join([_HEAD, *lines]))
         return self._path
