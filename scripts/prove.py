@@ -31,6 +31,7 @@ Piece = tuple[list[Cut], list[Level]]
 BELOW = "vllm"
 _LONGEST = 120.0  # seconds; where only a longer test notices, a quicker one is wanted
 _OURS = {"vllm", "tests", "scripts", "transformers_modules", "__main__"}
+_APART = "vllm.v1.worker.cpu"  # its import replaces functions of torch
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def prove(
     out stays true as long as the hunk, its file and the tests are the same. With `record`, who
     noticed is written down, to be asked first where nothing is known.
 
-    Raises `OverlayError` where a test module passes no test on the whole tree.
+    Raises `OverlayError` where a test fails on the whole tree, or a module passes none.
     """
     reasons = verdicts.excuses(layout)
     asked = series.chosen(patches, numbers)
@@ -113,8 +114,8 @@ class _Run:
         if not every:
             folders = {(first.tree / path).parent for path in self._paths}
             beside = (path for folder in folders for path in folder.glob("*.py"))
-            all_of_them = sorted(_module(str(path.relative_to(first.tree))) for path in beside)
-            first.have([("all", all_of_them)])
+            names = sorted(_module(str(path.relative_to(first.tree))) for path in beside)
+            first.have([("all", [name for name in names if not name.startswith(_APART)])])
             every = list(first.loaded)
             self._memory.keep_loaded(every)
         loaded = [name for name in every if name.split(".")[0] not in _OURS]
@@ -229,15 +230,18 @@ class _Run:
                 named = [f"{module}::{function}" for function in record.missing]
                 work = {"modules": named, "tree": str(worker.tree), "paths": self._paths,
                         "load": self._tree}  # fmt: skip
-                self._memory.keep_record(module, record.missing, worker.run(work))
+                answer = worker.run(work)
+                if "died" in answer:
+                    raise _unfit(f"{module}: its process ended with {answer['died']}", module)
+                failed = [t for t, how in answer["tests"].items() if how["outcome"] == "failed"]
+                if failed:
+                    raise _unfit(f"{len(failed)} tests fail on the whole tree: {failed[0]}", module)
+                self._memory.keep_record(module, record.missing, answer)
                 worker.stand_at(commit)
                 worker.have(levels)
                 record = self._memory.record_of(module)
         if not record.passed:
-            raise OverlayError(
-                f"{module} passes no test on the whole tree",
-                hint=f"build/venv/bin/python -m pytest {module}",
-            )
+            raise _unfit(f"{module} passes no test on the whole tree", module)
         return record
 
     def _tell(self, verdict: Verdict) -> None:
@@ -246,6 +250,10 @@ class _Run:
             left = (time.monotonic() - self._began) / done * (self._total - done) / 60
             line = f"[{done}/{self._total}] {verdict.shown}"
             self._say(f"{line}; about {left:.0f} min left" if left else line)
+
+
+def _unfit(said: str, module: str) -> OverlayError:
+    return OverlayError(said, hint=f"build/venv/bin/python -m pytest {module}")
 
 
 def _halved(

@@ -6,8 +6,10 @@ Each rule's source in PyTorch stands beside it in `tests/support/accelerator`.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -281,7 +283,7 @@ def test_allowing_syncs_allows_no_mismatch(device: torch.Tensor) -> None:
     assert len(accelerator.record.faults()) == 1
 
 
-def test_the_tree_stages_tensors_without_waiting() -> None:
+def test_the_tree_stages_tensors_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     from vllm.utils import torch_utils
 
     from tests.support.cuda_tree import cuda_tree
@@ -289,8 +291,16 @@ def test_the_tree_stages_tensors_without_waiting() -> None:
     with cuda_tree(strict=True, faults="raise") as accelerator:
         for data in ([1, 2], torch.ones(2), torch.ones(2).numpy()):
             assert torch_utils.async_tensor_h2d(data, DEVICE).device == DEVICE
+        late = SimpleNamespace(PIN_MEMORY=torch_utils.PIN_MEMORY)  # a module imported here
+        monkeypatch.setitem(sys.modules, "vllm.late", late)
     assert accelerator.record.copied("h2d", pinned=True) == 16 + 8 + 8
-    assert torch_utils.PIN_MEMORY is False, "the change outlived its context"
+    kept = (torch_utils.PIN_MEMORY, late.PIN_MEMORY)
+    assert kept == (False, False), "the change outlived its context"
+
+
+def test_what_is_on_the_device_cannot_be_pinned(device: torch.Tensor) -> None:
+    with Accelerator(), pytest.raises(RuntimeError, match=r"_pin_memory.* sim float32\[4, 3\]"):
+        device.pin_memory()
 
 
 def test_the_first_fault_stops_the_work(device: torch.Tensor) -> None:

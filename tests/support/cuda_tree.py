@@ -66,9 +66,7 @@ def _changes(accelerator: Accelerator) -> Iterator[Any]:
     yield _forget(platform_utils.is_pin_memory_available)
     # Rotary embeddings are shared between models, and so would be with those on the CPU.
     yield patch.object(rotary_embedding, "_ROPE_DICT", {})
-    for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith("vllm.") and hasattr(module, "PIN_MEMORY"):
-            yield patch.object(module, "PIN_MEMORY", True)
+    yield _pinning()
     yield patch.object(
         platform, "get_vit_attn_backend", classmethod(lambda *_args, **_options: flash)
     )
@@ -94,8 +92,29 @@ def _changes(accelerator: Accelerator) -> Iterator[Any]:
 @contextmanager
 def _forget(cached: Any) -> Iterator[None]:
     cached.cache_clear()
-    yield
-    cached.cache_clear()
+    try:
+        yield
+    finally:
+        cached.cache_clear()
+
+
+@contextmanager
+def _pinning() -> Iterator[None]:
+    """Modules take `PIN_MEMORY` over at import: those that are there, and those that come."""
+    from vllm.utils import torch_utils
+
+    before = torch_utils.PIN_MEMORY
+    _set_pin_memory(True)
+    try:
+        yield
+    finally:
+        _set_pin_memory(before)
+
+
+def _set_pin_memory(value: bool) -> None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("vllm.") and hasattr(module, "PIN_MEMORY"):
+            module.__dict__["PIN_MEMORY"] = value
 
 
 @contextmanager
@@ -104,8 +123,10 @@ def _new_parameters() -> Iterator[None]:
     future = torch.__future__
     before = future.get_overwrite_module_params_on_conversion()
     future.set_overwrite_module_params_on_conversion(True)
-    yield
-    future.set_overwrite_module_params_on_conversion(before)
+    try:
+        yield
+    finally:
+        future.set_overwrite_module_params_on_conversion(before)
 
 
 class _Graph:

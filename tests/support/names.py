@@ -44,12 +44,12 @@ def unknown_names(root: Path) -> list[str]:
 def unused_imports(root: Path) -> list[str]:
     """`module.py: name` for every import of a module below `root` that it never uses, sorted.
 
-    A package's own module, one with `__all__` and lines with `noqa` bring names for others.
+    A package's own module, `__all__` and lines with `noqa` bring names for others.
     """
     return sorted(
         f"{path}: {name}"
         for path, source in _modules(root)
-        if not path.endswith("__init__.py") and "__all__" not in source
+        if not path.endswith("__init__.py")
         for name, line in _names(source).imported.items()
         if name not in _names(source).used | _names(source).words
         and "noqa" not in source.splitlines()[line - 1]

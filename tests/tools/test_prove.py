@@ -236,6 +236,13 @@ def test_a_module_whose_tests_all_fail_proves_nothing(proofs: Proofs) -> None:
         proofs.run()
 
 
+def test_a_module_with_a_test_that_fails_anyway_proves_nothing(proofs: Proofs) -> None:
+    """Its other tests would leave hunks unnoticed that this one is there for."""
+    proofs.edit("assert vllm.a.line_2() == 22", "assert False")
+    with pytest.raises(OverlayError, match=r"1 tests fail on the whole tree: .*::test_two"):
+        proofs.run()
+
+
 def test_the_verb_ends_as_the_proof_does(proofs: Proofs) -> None:
     proofs.build()
     good = proofs.product.run("prove", DEVICE="cpu", PATCHES="1", RECORD="1")

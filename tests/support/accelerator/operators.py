@@ -56,6 +56,10 @@ class Operators(TorchDispatchMode):
     def _pinning(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         memory = self._acc.pinned
         if func is aten._pin_memory.default:
+            if on_device(args[0]):
+                # ATen/native/Memory.cpp: "only dense CPU tensors can be pinned".
+                self._acc.refuses(str(func), rules.describe(args))
+                return args[0]
             return memory.pin(args[0])
         if func is aten.is_pinned.default:
             return not on_device(args[0]) and memory.holds(args[0])
