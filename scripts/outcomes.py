@@ -79,10 +79,10 @@ def _reason(said: Any) -> str:  # noqa: ANN401 - whatever pytest makes of an exc
 
 
 def resource(reason: str) -> str:
-    """What a test lacked that failed with `reason`: a line for people, `other` if unknown."""
+    """What a test lacked that failed with `reason`: a line for people, empty if unknown."""
     for pattern, lacked in _RESOURCES:
         match = re.search(pattern, reason)
         if match:
             names = [name for name in match.groups() if name]
             return lacked.format(names[0].split(".")[0]) if names else lacked
-    return "other"
+    return ""

@@ -88,7 +88,10 @@ def lost(old: Baseline, ran: Mapping[str, Mapping[str, Outcome]]) -> list[str]:
 
 
 def merged(old: Baseline, ran: Mapping[str, Mapping[str, Outcome]]) -> Baseline:
-    """`old` with the suites that ran. Only a suite that is new brings failures of its own."""
+    """`old` with the suites that ran. Only a suite that is new brings failures of its own.
+
+    What a failure lacks stays as it is written down where its message does not tell.
+    """
     suites, known = dict(old.suites), dict(old.known)
     for suite, outcomes in ran.items():
         names: dict[str, set[str]] = {"passed": set(), "skipped": set(), "failed": set()}
@@ -97,7 +100,7 @@ def merged(old: Baseline, ran: Mapping[str, Mapping[str, Outcome]]) -> Baseline:
             if outcome.result != "failed":
                 known.pop(test, None)
             elif suite not in old.suites or test in known:
-                known[test] = resource(outcome.reason)
+                known[test] = resource(outcome.reason) or known.get(test, "other")
         seconds = sum(outcome.seconds for outcome in outcomes.values())
         suites[suite] = Recorded(seconds, frozenset(names["passed"]), frozenset(names["skipped"]))
     return replace(old, suites=suites, known=known)

@@ -80,6 +80,9 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     env = environment(layout, device) | hub.environment(layout)
     env |= _inspected(layout, tree, env, say)
+    env |= {"PYTHONPATH": f"{tree}{os.pathsep}{layout.root / 'tests' / 'upstream'}"}
+    if device == "cpu":
+        env |= {"PYTEST_PLUGINS": "no_global_cleanup"}
     wanted = [Session(suite, part) for suite in suites for part in range(suite.shards)]
     pool = _pool(tree, layout.venv / "bin" / "python", wanted, env, jobs(device), folder)
     ended = {}
@@ -150,7 +153,7 @@ def _start(
     log.unlink(missing_ok=True)
     own = dict(item.partition("=")[::2] for item in session.suite.env)
     threads = max(1, (os.cpu_count() or 1) // at_once)
-    whole = {**env, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": str(threads), **own}
+    whole = {**env, "OMP_NUM_THREADS": str(threads), **own}
     # Checkpoints' own code is copied there and imported: no two sessions may share it.
     whole["HF_MODULES_CACHE"] = str(folder / f"{session.slug}.modules")
     command = session.command(python, log)

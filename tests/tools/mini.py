@@ -107,8 +107,9 @@ def test_three():
     assert a.line_3() == 3
 
 
-def test_environment():
+def test_environment(request):
     assert (os.environ["MINI_MODE"], os.environ["MINI_SPEED"]) == ("exported", "fast")
+    assert request.node.get_closest_marker("skip_global_cleanup")
 
 
 def test_hub():

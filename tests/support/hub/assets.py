@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 IMAGES: Mapping[str, tuple[int, int]] = {
     "stop_sign.jpg": (1300, 876),
@@ -58,17 +59,21 @@ def _image(path: Path, size: tuple[int, int], mode: str) -> None:
 
 
 def _sound(path: Path, seconds: float) -> None:
-    """A tone that slides upwards."""
-    import numpy as np
     import soundfile
 
+    soundfile.write(path, _tone(seconds), _SAMPLE_RATE, format="OGG", subtype="VORBIS")
+
+
+def _tone(seconds: float) -> Any:  # noqa: ANN401 - numpy is of another environment
+    """It slides upwards."""
+    import numpy as np
+
     time = np.arange(int(seconds * _SAMPLE_RATE)) / _SAMPLE_RATE
-    tone = 0.3 * np.sin(2 * math.pi * (220 + 40 * time) * time)
-    soundfile.write(path, tone.astype(np.float32), _SAMPLE_RATE, format="OGG", subtype="VORBIS")
+    return (0.3 * np.sin(2 * math.pi * (220 + 40 * time) * time)).astype(np.float32)
 
 
 def _film(path: Path) -> None:
-    """A bright square that crosses the frame, without sound."""
+    """A bright square that crosses the frame, with a tone."""
     import av
     import numpy as np
 
@@ -76,6 +81,7 @@ def _film(path: Path) -> None:
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=Fraction(_FRAME_RATE))
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        sound = container.add_stream("aac", rate=_SAMPLE_RATE, layout="mono")
         for number in range(_FRAMES):
             picture = np.full((height, width, 3), 40, dtype=np.uint8)
             left = (width - 80) * number // _FRAMES
@@ -83,3 +89,8 @@ def _film(path: Path) -> None:
             frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
+        tone = _tone(_FRAMES / _FRAME_RATE)[None]
+        heard = av.AudioFrame.from_ndarray(tone, format="fltp", layout="mono")
+        heard.sample_rate = _SAMPLE_RATE
+        container.mux(sound.encode(heard))
+        container.mux(sound.encode())

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tests.support.checkpoints.base import MEAN_STD, Checkpoint, Json
+from tests.support.checkpoints.base import MEAN_STD, Checkpoint, Ids, Json
 from tests.support.hub.family import QWEN_VISION, family, image
 
 
 def _omni(
     architecture: str, model_type: str, processor: str, tokens: Mapping[str, str]
 ) -> Checkpoint:
-    return family(
+    made = family(
         architecture,
         model_type,
         {"processor_class": processor},
@@ -21,6 +22,19 @@ def _omni(
         video={"video_processor_type": "Qwen2VLVideoProcessor", **MEAN_STD},
         audio={"feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 128},
     )
+
+    def config(ids: Ids) -> Json:
+        thinker = {
+            f"{modality}_{suffix}": ids[tokens[f"{modality}_token"]]
+            for modality in ("image", "video", "audio")
+            for suffix in ("token_id", "token_index")  # of Qwen3-Omni and of Qwen2.5-Omni
+        }
+        for modality in ("vision", "audio"):
+            for end, token in (("start", "bos"), ("end", "eos")):
+                thinker[f"{modality}_{end}_token_id"] = ids[tokens[f"{modality}_{token}_token"]]
+        return {**made.config(ids), "thinker_config": thinker}
+
+    return replace(made, config=config)
 
 
 _WHISPER = family(

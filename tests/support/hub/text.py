@@ -22,7 +22,7 @@ MODELS: Mapping[str, Checkpoint] = {
     "Qwen/Qwen1.5-7B": _model("qwen2", "Qwen2ForCausalLM", max_position_embeddings=32768),
     "Qwen/Qwen2-0.5B-Instruct": _QWEN2,
     "Qwen/Qwen2.5-1.5B-Instruct": _QWEN2,
-    "Qwen/Qwen3-0.6B": _model("qwen3", "Qwen3ForCausalLM", *_CHATML),
+    "Qwen/Qwen3-0.6B": _model("qwen3", "Qwen3ForCausalLM", *_CHATML, max_position_embeddings=40960),
     "Qwen/Qwen3-8B": _model("qwen3", "Qwen3ForCausalLM", *_CHATML),
     "bert-base-uncased": _model("bert", "BertModel"),
     "facebook/opt-125m": _model("opt", "OPTForCausalLM", hidden_size=768),
