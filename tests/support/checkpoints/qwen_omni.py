@@ -56,16 +56,23 @@ def _thinker(ids: Ids, kind: str, architecture: str, patch: int, text_config: Js
         "text_config": text_config,
         "vision_config": _vision(f"{kind}_vision_encoder", patch),
         "audio_config": audio_encoder(f"{kind}_audio_encoder", output_dim=64),
+        **token_ids(ids, _TOKENS),
+    }
+
+
+def token_ids(ids: Ids, tokens: Mapping[str, str]) -> Json:
+    """What the configuration of a thinker calls the ids of `tokens`, which a tokenizer names."""
+    return {
         **{
-            f"{name}_{suffix}": ids[token]
+            f"{name}_{suffix}": ids[tokens[f"{name}_token"]]
             for name in ("image", "video", "audio")
-            for suffix in ("token_id", "token_index")
-            for token in (_TOKENS[f"{name}_token"],)
+            for suffix in ("token_id", "token_index")  # of Qwen3-Omni and of Qwen2.5-Omni
         },
-        "vision_start_token_id": ids["<|vision_bos|>"],
-        "vision_end_token_id": ids["<|vision_eos|>"],
-        "audio_start_token_id": ids["<|audio_bos|>"],
-        "audio_end_token_id": ids["<|audio_eos|>"],
+        **{
+            f"{name}_{end}_token_id": ids[tokens[f"{name}_{token}_token"]]
+            for name in ("vision", "audio")
+            for end, token in (("start", "bos"), ("end", "eos"))
+        },
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tests.support.checkpoints.base import MEAN_STD, Checkpoint, Ids, Json
+from tests.support.checkpoints.qwen_omni import token_ids
 from tests.support.hub.family import QWEN_VISION, family, image
 
 
@@ -24,15 +25,7 @@ def _omni(
     )
 
     def config(ids: Ids) -> Json:
-        thinker = {
-            f"{modality}_{suffix}": ids[tokens[f"{modality}_token"]]
-            for modality in ("image", "video", "audio")
-            for suffix in ("token_id", "token_index")  # of Qwen3-Omni and of Qwen2.5-Omni
-        }
-        for modality in ("vision", "audio"):
-            for end, token in (("start", "bos"), ("end", "eos")):
-                thinker[f"{modality}_{end}_token_id"] = ids[tokens[f"{modality}_{token}_token"]]
-        return {**made.config(ids), "thinker_config": thinker}
+        return {**made.config(ids), "thinker_config": token_ids(ids, tokens)}
 
     return replace(made, config=config)
 
