@@ -6,19 +6,14 @@ from __future__ import annotations
 
 import base64
 import io
-import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from tests.support import media
 from tests.support.server import Server
-
-if TYPE_CHECKING:
-    import psutil
-    from requests import Response
 
 Part = Mapping[str, Any]
 TEXT: Part = {"type": "text", "text": "what is shown?"}
@@ -47,30 +42,6 @@ def refused(server: Server, *parts: Part, **more: Any) -> str:
     assert reply.status_code == 400, reply.text
     assert tokens(server, TEXT)
     return str(reply.json()["error"]["message"])
-
-
-def wait_until(happened: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-def wait_until_busy(
-    engine: psutil.Process, asked: Callable[[], Future[Response]]
-) -> Future[Response]:
-    """Ask for what takes seconds; come back when the engine has been at it for a while.
-
-    Told by its CPU time, of which it uses none while it has no request: a server whose engine is
-    this quick has none left for /metrics.
-    """
-
-    def seconds() -> float:
-        return sum(engine.cpu_times()[:2])
-
-    before, reply = seconds(), asked()
-    wait_until(lambda: seconds() > before + 0.5)
-    return reply
 
 
 def test_it_answers_text_images_video_and_both(vision: Server) -> None:
@@ -150,32 +121,6 @@ def test_a_hundred_requests_at_once_are_answered_as_one_by_one(vision: Server) -
         together = [one.result() for one in asked]
     assert together == alone * 10
     assert vision.metric("vllm:num_requests_running") == 0
-
-
-def test_a_client_that_leaves_takes_its_request_along(vision: Server) -> None:
-    def running() -> float:
-        return vision.metric("vllm:num_requests_running")
-
-    def alone() -> bool:
-        assert tokens(vision, TEXT)
-        return running() == 0
-
-    before = vision.metric("vllm:generation_tokens_total")
-    message = {"role": "user", "content": [image(5), TEXT]}
-    fields = {"messages": [message], "stream": True, "max_tokens": 3900}
-    (engine,) = vision.footprint().named("EngineCore")
-    with ThreadPoolExecutor(1) as pool:
-        asked = wait_until_busy(
-            engine,
-            lambda: pool.submit(vision.post, "/v1/chat/completions", fields, stream=True),
-        )
-        engine.suspend()
-        with asked.result() as reply:
-            assert b'"choices"' in next(reply.iter_lines()), "it has begun"
-        time.sleep(1)  # until the server has seen it leave
-        engine.resume()
-    wait_until(alone)
-    assert vision.metric("vllm:generation_tokens_total") - before < 3900
 
 
 def test_a_stopped_server_leaves_nothing_behind(vision: Server) -> None:

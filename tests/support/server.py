@@ -4,17 +4,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import psutil
@@ -26,8 +27,11 @@ _OPTIONS = (
     *("--block-size", "32", "--kv-cache-memory-bytes", "256M", "--skip-mm-profiling"),
     *("--gpu-memory-utilization", "0.3"),
 )
-_START, _STOP = 900, 60
-"""Seconds that a server gets, on a busy machine, too; on an idle one it starts in 40."""
+ROOT = Path(__file__).absolute().parents[2]
+PATIENCE = 900
+"""Seconds after which something hangs, on a busy machine, too; on an idle one a start takes 40."""
+GATE = "TESTS_GATE"
+"""Environment: the file of a `Gate`."""
 
 
 class Failed(Exception):
@@ -47,14 +51,42 @@ class Footprint:
         assert found, f"no {name} in {self.processes}"
         return found
 
-    def left(self, seconds: float = 10) -> list[str]:
-        """What is still there of it, after at most `seconds`."""
+    def left(self) -> list[str]:
+        """What is still there of it, when it has had the time to go."""
         import psutil
 
-        _, alive = psutil.wait_procs(self.processes, timeout=seconds)
+        _, alive = psutil.wait_procs(self.processes, timeout=PATIENCE / 10)
         # What nobody waits for stays as a zombie, which holds nothing.
         names = [str(one) for one in alive if "zombie" not in str(one)]
         return names + [str(path) for path in sorted(self.segments) if path.exists()]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """While it is shut, no step of a served model ends; `file` grows by a byte with each."""
+
+    file: Path
+
+    OPTIONS: ClassVar = ("--logits-processors", "tests.support.gate:Held")
+    """Of `vllm serve`, so that its workers come to this gate."""
+
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        with self.file.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def steps(self) -> int:
+        """How many have come so far; the last one waits while the gate is shut."""
+        return self.file.stat().st_size
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Look again and again; fails when it must be hanging."""
+    deadline = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 @dataclass(frozen=True)
@@ -64,6 +96,7 @@ class Server:
     url: str
     process: subprocess.Popen[bytes]
     log: Path
+    gate: Gate
 
     def chat(self, *content: Mapping[str, Any], **more: Any) -> requests.Response:
         """One user message of `content` parts; keywords are further fields of the request."""
@@ -76,13 +109,13 @@ class Server:
 
         greedy = {"model": "tiny", "temperature": 0, "max_tokens": 8, "ignore_eos": True}
         body = {**greedy, "return_token_ids": True, **fields}
-        return requests.post(f"{self.url}{path}", json=body, timeout=120, **options)
+        return requests.post(f"{self.url}{path}", json=body, timeout=PATIENCE, **options)
 
     def healthy(self) -> bool:
         import requests
 
         try:
-            return requests.get(f"{self.url}/health", timeout=10).ok
+            return requests.get(f"{self.url}/health", timeout=PATIENCE).ok
         except requests.ConnectionError:
             return False
 
@@ -91,7 +124,7 @@ class Server:
         import requests
         from prometheus_client.parser import text_string_to_metric_families
 
-        page = requests.get(f"{self.url}/metrics", timeout=10).text
+        page = requests.get(f"{self.url}/metrics", timeout=PATIENCE).text
         return sum(
             sample.value
             for family in text_string_to_metric_families(page)
@@ -112,7 +145,7 @@ class Server:
     def stop(self) -> int:
         """End it as an operator does, unless it has ended; its exit code."""
         self.process.terminate()
-        return self.process.wait(_STOP)
+        return self.process.wait(PATIENCE)
 
 
 @contextmanager
@@ -121,6 +154,8 @@ def serve(checkpoint: Path, log: Path, *options: str) -> Iterator[Server]:
 
     Raises `Failed` if it ends before.
     """
+    gate = Gate(log.with_name("gate"))
+    gate.file.touch()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -128,12 +163,12 @@ def serve(checkpoint: Path, log: Path, *options: str) -> Iterator[Server]:
     with log.open("wb") as file:
         process = subprocess.Popen(
             [*command, *_OPTIONS, *_dtype(), "--port", str(port), *options],
-            env=engine_environment(), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-            start_new_session=True,
+            env=engine_environment() | {GATE: str(gate.file), "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
         )  # fmt: skip
-    server = Server(f"http://127.0.0.1:{port}", process, log)
+    server = Server(f"http://127.0.0.1:{port}", process, log, gate)
     try:
-        deadline = time.monotonic() + _START
+        deadline = time.monotonic() + PATIENCE
         while not server.healthy():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise Failed(log.read_text(errors="replace"))
