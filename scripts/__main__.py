@@ -37,6 +37,7 @@ from scripts import (
     machine,
     measures,
     options,
+    packages,
     pin,
     pipeline,
     prove,
@@ -86,6 +87,9 @@ def verify(args: argparse.Namespace, where: Layout) -> None:
 
 def apply(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
+    lacking = packages.missing(os.environ)
+    if lacking:
+        print(f"make test will ask for more of this machine: {packages.line(lacking)}")
     with layout.locked(where, "apply"):
         patches = series.load(where.patches)
         source.fetch(where, release, args.source, args.git_url)
@@ -191,6 +195,8 @@ def test(args: argparse.Namespace, where: Layout) -> None:
     listed = args.suites == "list"
     share = shards.asked(args.shard, os.environ)
     names = [] if listed else _names(args.suites)
+    if not listed and names != ["tools"]:
+        _preflight(where, plan, run=True)  # before `choose`, which may get our tools
     chosen = suites.choose(where, release, device, names, share)
     for line in suites.shown(chosen):
         print(line)
@@ -198,7 +204,6 @@ def test(args: argparse.Namespace, where: Layout) -> None:
         return
     with layout.locked(where, "test"):
         if any(suite.needs == "venv" and not suite.why_not for suite in chosen):
-            _preflight(where, plan, run=True)
             build.build(where, release, plan, say=_say)
             build.require_own_tree(where)
         results = suites.run(where, chosen, device=device, say=_say)

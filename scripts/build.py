@@ -217,17 +217,13 @@ def _recheck(layout: Layout, plan: Plan, before: str) -> None:
     if done.returncode != 0 or found != wanted:
         said = done.stderr.strip().splitlines()[-1:] or [f"found {found}, not {wanted}"]
         raise OverlayError(f"the installed vLLM is not the patched tree: {said[0]}")
-    if plan.device == "cuda":
-        _import_extensions(command[0], env, layout)
+    _load_kernels(command[0], env, layout, plan.device)
 
 
-def _import_extensions(python: str, env: Mapping[str, str], layout: Layout) -> None:
-    """Every extension module must load: a kernel that does not fit shows here, not in a request.
-
-    Not on a CPU: its wheel has one module for each instruction set, and vLLM loads the fitting one.
-    """
+def _load_kernels(python: str, env: Mapping[str, str], layout: Layout, device: str) -> None:
+    """Every kernel for `device` must load: one that does not shows here, not in a request."""
     done = subprocess.run(
-        [python, "-P", "-c", kernels.IMPORT_ALL],
+        [python, "-P", "-c", kernels.LOAD_ALL, device],
         env=env,
         cwd=layout.root,
         capture_output=True,

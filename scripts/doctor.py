@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from scripts import packages
 from scripts.errors import OverlayError
 from scripts.machine import Gpu, Machine
 
@@ -45,12 +46,14 @@ def examine(machine: Machine, *, device: str, kernels: str, run: bool) -> list[F
         _disk(machine, kernels),
         _shm(machine),
         _hub(machine),
+        _packages(machine, device),
+        _python(machine),
     ]
     if device == "cuda":
         missing: State = "fail" if run else "warn"
         found += _gpus(machine, missing) if machine.gpus else [_no_gpu(machine, missing)]
-    found += _toolchain(machine) if kernels == "source" else [_compiler(machine, "warn")]
     if kernels == "source":
+        found += _toolchain(machine)
         found.append(_nvcc(machine) if device == "cuda" else Finding("nvcc", "ok", "not needed"))
     return sorted(found, key=lambda one: one.point)
 
@@ -61,7 +64,7 @@ def refuse(found: list[Finding]) -> None:
     if failed:
         raise OverlayError(
             f"this machine is not fit: {', '.join(one.point for one in failed)}",
-            hint=failed[0].mend,
+            hint="; ".join(one.mend for one in failed),
         )
 
 
@@ -96,6 +99,24 @@ def _hub(machine: Machine) -> Finding:
     if machine.hub_token or machine.hub_cache:
         return Finding("model hub", "ok", said)
     return Finding("model hub", "warn", said, "gated models need HF_TOKEN; HF_HOME keeps downloads")
+
+
+def _packages(machine: Machine, device: str) -> Finding:
+    missing = dict(machine.missing)
+    if device != "cpu":
+        missing.pop("libnuma1", None)  # the kernels of the CPU alone link it
+    if not missing:
+        return Finding("packages", "ok", "all there")
+    said = f"missing: {', '.join(missing.values())}"
+    return Finding("packages", "fail", said, packages.line(missing))
+
+
+def _python(machine: Machine) -> Finding:
+    first, last = (f"{major}.{minor}" for major, minor in packages.PYTHONS)
+    if _version(machine.python)[:2] <= packages.PYTHONS[1]:
+        return Finding("Python", "ok", machine.python)
+    said = f"{machine.python}; what the locks in ci/ name is there for {first} to {last}"
+    return Finding("Python", "fail", said, f"install one of these, then make PYTHON=python{last} …")
 
 
 def _no_gpu(machine: Machine, missing: State) -> Finding:
@@ -144,7 +165,7 @@ def _toolchain(machine: Machine) -> list[Finding]:
     cache = machine.cache
     mend = "apt-get install ccache: a second build then takes minutes"
     return [
-        _compiler(machine, "fail"),
+        _compiler(machine),
         Finding(
             "compiler cache", "ok" if cache else "warn", cache or "none", "" if cache else mend
         ),
@@ -152,11 +173,11 @@ def _toolchain(machine: Machine) -> list[Finding]:
     ]
 
 
-def _compiler(machine: Machine, missing: State) -> Finding:
+def _compiler(machine: Machine) -> Finding:
     if _version(machine.compiler) >= COMPILER:
         return Finding("C++ compiler", "ok", machine.compiler)
     said = machine.compiler or "none"
-    return Finding("C++ compiler", missing, said, f"apt-get install g++ ({COMPILER[0]} or newer)")
+    return Finding("C++ compiler", "fail", said, f"apt-get install g++ ({COMPILER[0]} or newer)")
 
 
 def _memory(machine: Machine) -> Finding:

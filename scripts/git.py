@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scripts import packages
 from scripts.errors import OverlayError
 
 # Fixed, so that the same series gives the same commit ids on any machine. The `.invalid` domain
@@ -145,7 +146,8 @@ class Git:
             )
         except FileNotFoundError as error:
             raise OverlayError(
-                "git is not installed", hint="install it: apt-get install git"
+                "git is not installed",
+                hint=f"install it: {packages.line(packages.missing(env))}",
             ) from error
         if done.returncode != 0:
             raise GitError(name, os.fsdecode(done.stderr or done.stdout))

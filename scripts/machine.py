@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts import packages
 from scripts.layout import Layout
 
 _QUERY = "index,name,driver_version,compute_cap,memory.total,memory.free,mig.mode.current"
@@ -36,6 +37,8 @@ class Probe:
     """Bytes free on the file system of a path, which need not exist yet."""
     memory: Callable[[], int]
     """Bytes, as `memory` counts them."""
+    missing: Callable[[Mapping[str, str]], Mapping[str, str]]
+    """What the system lacks, as `packages.missing` finds it."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,13 @@ class Machine:
     cache: str
     hub_cache: str
     hub_token: bool
+    missing: Mapping[str, str]
+    """Debian package → what of it is not there."""
 
 
 def here() -> Probe:
     """The probe of the machine that this runs on."""
-    return Probe(_run, os.environ, _free, memory)
+    return Probe(_run, os.environ, _free, memory, packages.missing)
 
 
 def look(layout: Layout, probe: Probe) -> Machine:
@@ -99,6 +104,7 @@ def look(layout: Layout, probe: Probe) -> Machine:
         cache=next((c for c in ("sccache", "ccache") if probe.run([c, "--version"]).code == 0), ""),
         hub_cache=str(hub_cache) if hub_cache.is_dir() else "",
         hub_token=bool(probe.env.get("HF_TOKEN")) or (home / "token").is_file(),
+        missing=probe.missing(probe.env),
     )
 
 

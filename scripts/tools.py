@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts import packages
 from scripts.errors import OverlayError
 from scripts.layout import Layout
 
@@ -36,7 +37,7 @@ def ensure(layout: Layout) -> Path:
     if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
         raise OverlayError(
             f"this Python ({sys.executable}) cannot make virtual environments",
-            hint="install the module: apt-get install python3-venv",
+            hint=f"install it: {packages.line(packages.missing(os.environ))}",
         )
     layout.build.mkdir(parents=True, exist_ok=True)
     _run([sys.executable, "-m", "venv", "--clear", str(layout.tools)], "make build/tools")

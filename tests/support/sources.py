@@ -6,7 +6,7 @@ import importlib
 import io
 import json
 import subprocess
-import tarfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,10 +42,10 @@ def pinned_tree(folder: Path) -> Path:
     import vllm
 
     installed = Path(vllm.__file__).parent
-    command = ["git", "archive", _tag(), "vllm"]
+    command = ["git", "archive", "--format=zip", _tag(), "vllm"]
     archive = subprocess.run(command, cwd=installed.parent, capture_output=True, check=True)
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
-        tree.extractall(folder, filter="data")
+    with zipfile.ZipFile(io.BytesIO(archive.stdout)) as tree:
+        tree.extractall(folder)
     for path in installed.rglob("*"):
         copy = folder / path.relative_to(installed.parent)
         if path.suffix == ".so" or path.name == "_version.py":

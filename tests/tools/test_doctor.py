@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from scripts import doctor, kernels, machine
+from scripts import doctor, kernels, machine, packages
 from scripts.errors import OverlayError
 from scripts.layout import Layout
 from scripts.machine import Probe, Said
-from tests.tools.product import Product
+from tests.tools.product import REPO, Product
 
 GIB = 1 << 30
 LAYOUT = Layout.of(Path("/srv/overlay"), None)
@@ -52,6 +54,7 @@ def examined(
     run: bool = True,
     free: int = 500 * GIB,
     memory: int = 64 * GIB,
+    missing: Mapping[str, str] | None = None,
     **env: str,
 ) -> dict[str, doctor.Finding]:
     def answer(command: Sequence[str]) -> Said:
@@ -59,7 +62,8 @@ def examined(
         query = f"{name} --query-gpu" if "--query-gpu" in " ".join(command) else name
         return answers.get(query, Said(None, ""))
 
-    probe = Probe(answer, {"HF_HOME": "/nowhere", **env}, lambda _: free, lambda: memory)
+    environment = {"HF_HOME": "/nowhere", **env}
+    probe = Probe(answer, environment, lambda _: free, lambda: memory, lambda _: missing or {})
     found = machine.look(LAYOUT, probe)
     points = doctor.examine(found, device=device, kernels=kernels_mode, run=run)
     return {one.point: one for one in points}
@@ -160,11 +164,54 @@ def test_what_only_slows_or_may_run_out_is_a_warning() -> None:
     assert all(found[point].mend for point in warned)
 
 
-def test_a_missing_compiler_stops_only_a_build_from_source() -> None:
-    tools = {**TOOLS, "c++": Said(None, "")}
+@pytest.mark.parametrize("answer", [Said(None, ""), Said(0, "c++ (Debian 10.2.1-6) 10.2.1\n")])
+def test_a_source_build_needs_a_compiler_of_cxx_20(answer: Said) -> None:
+    tools = TOOLS | {"c++": answer}
 
-    assert examined(_smi(H100) | tools)["C++ compiler"].state == "warn"
     assert examined(_smi(H100) | tools, kernels_mode="source")["C++ compiler"].state == "fail"
+    assert "C++ compiler" not in examined(_smi(H100) | tools)
+
+
+LACKING = {"g++": "a C++ compiler", "libnuma1": "libnuma.so.1", "python3-dev": "Python.h"}
+
+
+def test_missing_packages_are_refused_at_once_with_the_line_to_type() -> None:
+    found = examined({}, device="cpu", kernels_mode="cpu", missing=LACKING)
+
+    with pytest.raises(OverlayError) as raised:
+        doctor.refuse(list(found.values()))
+    assert raised.value.hint == "apt-get install g++ libnuma1 python3-dev"
+    assert found["packages"].said == "missing: a C++ compiler, libnuma.so.1, Python.h"
+
+
+def test_only_the_kernels_of_the_cpu_want_libnuma() -> None:
+    assert examined(_smi(H100) | TOOLS, missing={"libnuma1": ""})["packages"].state == "ok"
+    assert examined(_smi(H100) | TOOLS, missing=LACKING)["packages"].mend == (
+        "apt-get install g++ python3-dev"
+    )
+
+
+def test_the_readme_names_what_is_looked_for() -> None:
+    named = re.findall(r"apt-get install ([^`\n]*)", (REPO / "README.md").read_text())
+    lacking = packages.missing({"PATH": "/nowhere", "CXX": "nothing"})
+
+    assert [line.split() for line in named] == [list(packages.README)]
+    assert set(lacking) == {"g++", "git"}
+
+
+@pytest.mark.parametrize(
+    ("version", "state"),
+    [("3.11.2", "ok"), ("3.12.1", "ok"), ("3.13.9", "ok"), ("3.14.0", "fail"), ("4.0.0", "fail")],
+)
+def test_a_python_that_the_locks_were_not_made_for_is_refused_by_name(
+    version: str, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "python_version", lambda: version)
+    found = examined({}, device="cpu", kernels_mode="cpu")["Python"]
+
+    assert found.state == state
+    assert version in found.said
+    assert state == "ok" or "3.11 to 3.13" in found.said
 
 
 def _machine(*gpus: str, memory: int = 64 * GIB) -> machine.Machine:
@@ -173,7 +220,7 @@ def _machine(*gpus: str, memory: int = 64 * GIB) -> machine.Machine:
     def answer(command: Sequence[str]) -> Said:
         return answers["nvidia-smi --query-gpu" if len(command) > 1 else "nvidia-smi"]
 
-    return machine.look(LAYOUT, Probe(answer, {}, lambda _: 0, lambda: memory))
+    return machine.look(LAYOUT, Probe(answer, {}, lambda _: 0, lambda: memory, lambda _: {}))
 
 
 def test_a_source_build_is_sized_to_the_machine() -> None:
@@ -252,5 +299,7 @@ def test_the_verb_ends_with_2_where_the_machine_is_not_fit(product: Product) -> 
     done = product.run("doctor", DEVICE="cuda", PATH="/nowhere")
 
     assert done.code == 2
-    assert done.error == "this machine is not fit: GPU"
+    assert done.error == "this machine is not fit: GPU, packages"
     assert "fail  GPU" in done.out
+    assert "GPU host" in done.hint
+    assert "apt-get install g++ git" in done.hint

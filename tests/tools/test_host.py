@@ -106,7 +106,8 @@ def test_a_python_without_venv_says_which_package_has_it(product: Product, tmp_p
     )
     assert done.returncode == 2, done
     assert "cannot make virtual environments" in done.stderr
-    assert "hint: install the module: apt-get install python3-venv" in done.stderr
+    assert "hint: install it: apt-get install " in done.stderr
+    assert "-venv" in done.stderr
     assert not (product.root / "build/tools").exists()
 
 
