@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 
-from scripts import build
+from scripts.environment import build
 
 
 def _one_of(*names: str) -> Callable[[str], str]:

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from scripts import pin, source, worktree
-from scripts.layout import Layout
+from scripts.core.layout import Layout
+from scripts.environment import worktree
+from scripts.release import pin, source
 from tests.support import server
 from tests.support.checkpoints import make_checkpoint
 

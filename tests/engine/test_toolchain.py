@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import kernels, machine
+from scripts.environment import kernels, machine
 from tests.engine.conftest import LAYOUT
 
 

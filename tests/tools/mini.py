@@ -19,7 +19,7 @@ TOP = "vllm-0.28.0"
 UPSTREAM = ("upstream", "upstream@example.invalid")
 CONTRIBUTOR = ("a contribütor", "contributor@example.invalid")
 
-# The flags of `scripts/stack.py` that show with a plain git, said again on purpose.
+# The flags of `scripts/series/stack.py` that show with a plain git, said again on purpose.
 FORMAT_PATCH = ("--zero-commit", "--full-index", "--no-signature", "--no-stat", "--keep-subject",
                 "--no-renames")  # fmt: skip
 CONFIG = ("-c", "core.quotePath=false")  # names of files as they are

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripts import kernels, options, pipeline
+from scripts import options
+from scripts.environment import kernels
+from scripts.suites import pipeline
 from tests.tools.product import REPO, Product
 
 PAGE = (REPO / "ci" / "README.md").read_text()
@@ -48,7 +50,7 @@ def test_each_step_is_there_as_the_page_says(product: Product) -> None:
 
 def _read_by_scripts() -> Iterator[str]:
     """Names that a script asks an environment for: `env.get("NAME")` in any of its spellings."""
-    for path in sorted((REPO / "scripts").glob("*.py")):
+    for path in sorted((REPO / "scripts").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not node.args:
                 continue

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.tools import forks, mini
+from tests.tools.carry.test_roll import SHIFT, index, release
 from tests.tools.product import REPO, Product
+from tests.tools.series.test_stack_apply import FIRST, SECOND, THIRD
 from tests.tools.server import Index
-from tests.tools.test_apply import FIRST, SECOND, THIRD
-from tests.tools.test_roll import SHIFT, index, release
 
 assert index  # a fixture
 README = (REPO / "README.md").read_text()

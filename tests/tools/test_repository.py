@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from scripts import lint, pin, series
+from scripts.release import pin
+from scripts.series import lint, mails
 from tests.tools.product import REPO
 
 # Put together here, so that this file passes, too.
@@ -37,8 +38,8 @@ def test_our_series_lints_clean() -> None:
 def test_our_pin_and_series_load() -> None:
     release = pin.read(REPO / "patches" / "upstream.json")
     assert release.tag == f"v{release.version}"
-    assert [p.number for p in series.load(REPO / "patches")] == list(
-        range(1, len(series.names(REPO / "patches")) + 1)
+    assert [p.number for p in mails.load(REPO / "patches")] == list(
+        range(1, len(mails.names(REPO / "patches")) + 1)
     )
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from scripts.hunks import named_functions
+from scripts.proof.hunks import named_functions
 
 _NOTE = "__proof_called__"
 

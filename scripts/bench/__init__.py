@@ -1,0 +1,1 @@
+"""Measure base against patched: probes, samples, figures, plots, pages."""

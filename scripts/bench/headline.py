@@ -1,0 +1,76 @@
+"""The README's table of figures, from a JSON of one run that is committed beside it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.bench import measures, rounds, samples
+from scripts.bench.measures import FIGURES, HEADLINES, Headline
+from scripts.bench.page import amount, compared
+from scripts.bench.samples import Run
+from scripts.core.errors import OverlayError
+from scripts.core.layout import Layout
+
+BEGIN, END = "<!-- figures: make bench RECORD=1 -->\n", "<!-- end of figures -->\n"
+
+
+def recorded(layout: Layout) -> Path:
+    return layout.root / "tests" / "bench" / "figures.json"
+
+
+def record(layout: Layout) -> list[Path]:
+    """Take the last run for the README; it must have every measurement, and no failure."""
+    run = samples.read(rounds.path(layout))
+    device = run.made_with["device"].split(":")[0] if run else ""
+    lacking = [name for name in measures.on(device) if run is None or name not in run.measured]
+    if run is None or lacking or rounds.failures(run):
+        faults = [f"{name} is not measured" for name in lacking]
+        faults += rounds.failures(run) if run else []
+        raise OverlayError(
+            f"nothing is recorded: {'; '.join(faults)}",
+            hint=f"make bench BENCH={','.join(lacking)} RECORD=1" if lacking else "see the report",
+        )
+    readme, place = layout.root / "README.md", recorded(layout)
+    text = replaced(readme.read_text(encoding="utf-8"), run)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(rounds.path(layout), place)
+    readme.write_text(text, encoding="utf-8")
+    return [place, readme]
+
+
+def replaced(readme: str, run: Run) -> str:
+    """The README with the figures of `run` between its two marks."""
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise OverlayError(
+            "README.md has no place for figures",
+            hint=f"put these two lines there: {BEGIN.strip()} {END.strip()}",
+        )
+    return f"{before}{begin}{table(run)}{end}{after}"
+
+
+def table(run: Run, headlines: Sequence[Headline] = HEADLINES) -> str:
+    """Markdown: what is measured, on base, patched, and how they compare; then where and when."""
+    lines = ["| | base | patched | |", "|---|---:|---:|---|"]
+    for row in headlines:
+        figure, measured = FIGURES[row.figure], run.measured[row.measurement]
+        base = measured.spread(row.case, row.figure, "base")
+        patched = measured.spread(row.case, row.figure, "patched")
+        if base is None or patched is None:
+            raise OverlayError(f"the run has no figure for: {row.text}", hint="make bench")
+        cells = (
+            row.text,
+            amount(base.median, figure.unit),
+            amount(patched.median, figure.unit),
+            compared(base, patched),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    dates = sorted(one.date for one in run.measured.values())
+    made = run.made_with
+    days = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+    things = ("processor", "cores", "memory", "device", "base", "patched")
+    where = ", ".join(f"{made[name]} cores" if name == "cores" else made[name] for name in things)
+    return "\n".join([*lines, "", f"`make bench`, {days}: {where}.", ""])

@@ -1,0 +1,1 @@
+"""The series onto other histories: a fork, the next release."""

@@ -1,0 +1,1 @@
+"""What all stand on: errors, paths, git, our own tools, HTML."""

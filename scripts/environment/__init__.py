@@ -1,0 +1,1 @@
+"""What this machine has, the kernels, the environment of the patched vLLM."""

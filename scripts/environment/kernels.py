@@ -1,0 +1,220 @@
+"""Kernels of the patched tree: from the pinned wheel, or compiled by upstream's own build."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from scripts.core.errors import OverlayError
+from scripts.core.layout import Layout
+from scripts.environment import doctor, machine
+from scripts.environment.machine import Machine
+
+Say = Callable[[str], None]
+_LIB, _TEMP = "build/lib", "build/kernels"  # in the clone, where git ignores them; kept, so that
+# a compile that was cut short, or follows a changed patch, does only what is left to do
+COMPILE = ("setup.py", "build_ext", "--build-lib", _LIB, "--build-temp", _TEMP)
+_PROGRESS = re.compile(r"^\[(\d+)/(\d+)\]")
+# As CMake and git say it. The last source that CMake names is the one it stopped at: those that it
+# has are named before.
+_NO_SOURCE = re.compile(r"Build step for \S+ failed|Failed to clone|unable to access|resolve host")
+_CMAKE_SAYS = re.compile(r"^CMake Error[^\n]*:\n((?:  .*\n)+)", re.MULTILINE)
+_COMPILER_SAYS = re.compile(r"^(.*\b(?:error|Error|FAILED)\b.*)$", re.MULTILINE)
+_THIRD_PARTY = re.compile(r"([\w-]+)-(?:populate|subbuild)\b")
+# CMake's names of what upstream's build fetches, and upstream's variables for a local copy.
+LOCAL_COPY = {
+    "cutlass": "VLLM_CUTLASS_SRC_DIR",
+    "deepgemm": "DEEPGEMM_SRC_DIR",
+    "flashkda": "FLASH_KDA_SRC_DIR",
+    "flashmla": "FLASH_MLA_SRC_DIR",
+    "fmha_sm100": "FMHA_SM100_SRC_DIR",
+    "onednn": "FETCHCONTENT_SOURCE_DIR_ONEDNN",
+    "qutlass": "QUTLASS_SRC_DIR",
+    "tml_fa4": "TML_FA4_SRC_DIR",
+    "triton_kernels": "TRITON_KERNELS_SRC_DIR",
+    "vllm-flash-attn": "VLLM_FLASH_ATTN_SRC_DIR",
+}
+# For a child process, since a module for another processor may end it; stderr names the last one
+# that was tried. Each file is loaded by itself: the package's own imports hide why one does not.
+# Of the CPU's `_C*`, one for each instruction set, vLLM takes the fitting one, and only warns where
+# it fails.
+LOAD_ALL = """
+import ctypes, importlib.util, logging, pathlib, sys, torch
+root = pathlib.Path(importlib.util.find_spec("vllm").origin).resolve().parent
+files = sorted(root.rglob("*.so"))
+if sys.argv[1] == "cpu":
+    from vllm.platforms import current_platform
+    heard = logging.Handler()
+    heard.emit = lambda record: print(" ".join(record.getMessage().split()))
+    logging.getLogger("vllm").addHandler(heard)
+    current_platform.import_kernels()
+    sets = {file for file in root.glob("_C*.so")}
+    if not any(str(file) in open("/proc/self/maps").read() for file in sets):
+        print("vllm._C: none is loaded of", *sorted(file.name for file in sets))
+    files = [file for file in files if file not in sets]
+for file in files:
+    name = file.relative_to(root.parent)
+    print(name, file=sys.stderr, flush=True)
+    try:
+        ctypes.CDLL(str(file))
+    except OSError as error:
+        if "libcuda.so" not in str(error):  # an image is built on a host without a driver
+            print(f"{name}: {error}", flush=True)
+"""
+
+
+def environment(machine: Machine, given: Mapping[str, str], device: str) -> dict[str, str]:
+    """How upstream's build is told its size: what the user gave, else what fits this machine.
+
+    Raises `OverlayError` where no CUDA architecture is given and no GPU tells it: upstream
+    would then compile for all of them, for hours.
+    """
+    threads = given.get("NVCC_THREADS", "1")
+    env = {"MAX_JOBS": given.get("MAX_JOBS", str(doctor.jobs(machine)))}
+    if device != "cuda":
+        return env
+    archs = given.get("TORCH_CUDA_ARCH_LIST") or doctor.architectures(machine)
+    if not archs:
+        raise OverlayError(
+            "no GPU here tells for which architecture to compile",
+            hint="name it: make build KERNELS=source TORCH_CUDA_ARCH_LIST=9.0",
+        )
+    return env | {"NVCC_THREADS": threads, "TORCH_CUDA_ARCH_LIST": archs}
+
+
+# One CUDA file that needs torch's headers and nothing fetched, 15 s; and what CMakeLists.txt
+# defines for its target.
+SMOKE = "csrc/libtorch_stable/activation_kernels.cu"
+_DEFINES = ("USE_CUDA", "TORCH_TARGET_VERSION=0x020B000000000000ULL")
+
+
+def smoke(layout: Layout, nvcc: str, arch: str, out: Path) -> None:
+    """Compile one file for `arch` (as `9.0`) before the hour that all of them take.
+
+    Raises `OverlayError` with the compiler's first error: toolkit, headers or flags do not fit.
+    """
+    packages = next((layout.venv / "lib").glob("python3*/site-packages"))
+    torch = packages / "torch" / "include"
+    headers = (layout.clone / "csrc", torch, torch / "torch/csrc/api/include",
+               sysconfig.get_path("include"))  # fmt: skip
+    sm = arch.split("+")[0].replace(".", "")
+    command = [nvcc, "-std=c++20", "--expt-relaxed-constexpr", "-w"]
+    command += ["-gencode", f"arch=compute_{sm},code=sm_{sm}"]
+    command += [f"-D{name}" for name in _DEFINES] + [f"-I{folder}" for folder in headers]
+    # Of the libraries that a toolkit may lack. After its own: a compiler takes no other's headers.
+    command += ["-isystem", str(packages / "nvidia" / "cu13" / "include")]
+    command += ["-c", str(layout.clone / SMOKE), "-o", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        faults = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+        raise OverlayError(
+            f"this toolchain does not compile {SMOKE} for sm_{sm}: {(faults or ['no message'])[0]}",
+            hint="python3 -m scripts doctor --kernels source --device cuda",
+        )
+
+
+def compile_all(layout: Layout, env: Mapping[str, str], *, say: Say) -> None:
+    """Upstream's own build of every extension, into the clone; its output goes to one log."""
+    if env["VLLM_TARGET_DEVICE"] == "cuda":
+        arch = re.split(r"[\s;]+", env["TORCH_CUDA_ARCH_LIST"])[0]
+        with tempfile.TemporaryDirectory() as scratch:
+            smoke(layout, machine.nvcc(env), arch, Path(scratch) / "smoke.o")
+    log = layout.reports / "kernels.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    temp = layout.clone / _TEMP
+    if not (temp / "build.ninja").is_file():
+        # It did not configure: CMake would not look again for what it did not find.
+        (temp / "CMakeCache.txt").unlink(missing_ok=True)
+    with log.open("w", errors="replace") as file:
+        process = subprocess.Popen(
+            [str(layout.venv / "bin" / "python"), *COMPILE],
+            cwd=layout.clone,
+            env=_with_tools(layout, env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        assert process.stdout is not None
+        tenth = -1
+        for line in process.stdout:
+            file.write(line)
+            step = _PROGRESS.match(line)
+            if step and int(step[1]) * 10 // int(step[2]) > tenth:
+                tenth = int(step[1]) * 10 // int(step[2])
+                say(f"  {step[1]} of {step[2]} compiled")
+    if process.wait() != 0:
+        raise why_not(log.read_text(errors="replace"), layout.shown(log))
+    for built in sorted((layout.clone / _LIB).rglob("*.so")):
+        _put(built, layout.clone / built.relative_to(layout.clone / _LIB))
+
+
+def _with_tools(layout: Layout, env: Mapping[str, str]) -> dict[str, str]:
+    """The lock's cmake and ninja come first; torch's CMake files know CUDA_PATH, not CUDA_HOME."""
+    path = f"{layout.venv / 'bin'}{os.pathsep}{env.get('PATH', os.defpath)}"
+    home = machine.toolkit(env)
+    return {**env, "PATH": path, **({"CUDA_PATH": home} if home else {})}
+
+
+def why_not(log: str, shown: str) -> OverlayError:
+    """What a failed compile comes down to, and the next step."""
+    if _NO_SOURCE.search(log):
+        named = _THIRD_PARTY.findall(log)
+        name = named[-1] if named else "NAME"
+        local = LOCAL_COPY.get(name, f"CMAKE_ARGS=-DFETCHCONTENT_SOURCE_DIR_{name.upper()}")
+        what = f"the third-party source {name}" if named else "a third-party source"
+        return OverlayError(
+            f"upstream's build cannot fetch {what}",
+            hint=f"let this host reach it, or name a copy: {local}=FOLDER (log: {shown});"
+            " what is fetched and compiled stays",
+        )
+    fault = _CMAKE_SAYS.search(log) or _COMPILER_SAYS.search(log)
+    said = " ".join(fault[1].split()) if fault else "no message"
+    return OverlayError(
+        f"upstream's build failed: {said}",
+        hint=f"the whole output is in {shown}; what is compiled stays: run this again",
+    )
+
+
+def shared_objects(wheel: Path) -> dict[str, int]:
+    """Name → size in bytes of each shared object in the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = {info.filename: info.file_size for info in archive.infolist()}
+    return {n: size for n, size in files.items() if n.startswith("vllm/") and n.endswith(".so")}
+
+
+def present(layout: Layout, wheel: Path | None) -> bool:
+    """Whether the clone still has the kernels; it may have been made anew."""
+    if wheel is None:
+        return any((layout.clone / "vllm").glob("_C*.so"))
+    try:
+        wanted = shared_objects(wheel)
+    except (FileNotFoundError, zipfile.BadZipFile):
+        return False  # the build then obtains it, and says what is wrong with it
+    files = {name: layout.clone / name for name in wanted}
+    return all(f.is_file() and f.stat().st_size == wanted[name] for name, f in files.items())
+
+
+def overlay(wheel: Path, clone: Path) -> None:
+    """Put the wheel's shared objects beside the patched Python tree; git ignores them there."""
+    with zipfile.ZipFile(wheel) as archive:
+        for name in shared_objects(wheel):
+            part = clone / f"{name}.part"
+            with archive.open(name) as packed, part.open("wb") as file:
+                shutil.copyfileobj(packed, file, 1 << 20)
+            os.replace(part, clone / name)  # a running engine keeps the file that it has mapped
+
+
+def _put(built: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_name(f"{place.name}.part")
+    shutil.copy2(built, part)
+    os.replace(part, place)

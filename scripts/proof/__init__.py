@@ -1,0 +1,1 @@
+"""Take each hunk away by itself: who notices?"""

@@ -1,0 +1,1 @@
+"""The pinned release: its files, its source, how another is looked up."""

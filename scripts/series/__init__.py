@@ -1,0 +1,1 @@
+"""Patches as data, commits from them and back, rules over them."""

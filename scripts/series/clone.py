@@ -1,0 +1,122 @@
+"""The state of the work clone, read from git: commits on the overlay branch, edits, sessions."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from scripts.core.errors import OverlayError
+from scripts.core.git import IDENTITY, Git, lock_hint
+from scripts.core.layout import Layout
+from scripts.release import source
+from scripts.release.pin import Pin
+
+# What git keeps for the length of a session.
+_SESSIONS = {"rebase-apply/applying": "am", "rebase-apply": "rebase", "rebase-merge": "rebase"}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit on the overlay branch; `ours` where `apply` made it."""
+
+    id: str
+    subject: str
+    ours: bool
+
+
+@dataclass(frozen=True)
+class State:
+    """What the work clone holds. `edits` and `strangers` are tracked edits and untracked files.
+
+    `session` is the git command that a person has begun and not ended, empty where there is none;
+    `lock` is the lock of git's index, where one is held or was left by a git that was killed.
+    """
+
+    base: str
+    head: str
+    on_branch: bool
+    tip: str | None
+    commits: tuple[Commit, ...]
+    edits: tuple[str, ...]
+    strangers: tuple[str, ...]
+    session: str
+    lock: str
+
+
+def state(layout: Layout, pin: Pin) -> State:
+    """Read the work clone's state from git; nothing is stored elsewhere."""
+    base = source.base(layout, pin)
+    git = Git(layout.clone)
+    ref = f"refs/heads/{pin.branch}"
+    tip = git.out("rev-parse", ref) if git.ok("show-ref", "--verify", "--quiet", ref) else None
+    entries = git.out("status", "--porcelain", "-z", "--no-renames").split("\0")
+    return State(
+        base=base,
+        head=git.out("rev-parse", "HEAD"),
+        on_branch=git.out("rev-parse", "--symbolic-full-name", "HEAD") == ref,
+        tip=tip,
+        commits=_commits(git, pin, base, tip) if tip else (),
+        edits=tuple(sorted(e[3:] for e in entries if e and not e.startswith("??"))),
+        strangers=tuple(sorted(e[3:] for e in entries if e.startswith("??"))),
+        session=_session(git),
+        lock=str(lock) if (lock := git.path("index.lock")).exists() else "",
+    )
+
+
+def _session(git: Git) -> str:
+    for path, command in _SESSIONS.items():
+        if git.path(path).exists():
+            return command
+    return ""
+
+
+def _commits(git: Git, pin: Pin, base: str, tip: str) -> tuple[Commit, ...]:
+    clone = shlex.quote(str(git.root))
+    if not git.ok("merge-base", "--is-ancestor", base, tip):
+        raise OverlayError(
+            f"branch {pin.branch} does not stand on the pin",
+            hint=f"move it away: git -C {clone} branch -m {pin.branch} old-overlay",
+        )
+    form = "--format=%H%x00%P%x00%T%x00%ce%x00%ct %at%x00%s"
+    found = []
+    before = git.out("rev-parse", f"{base}^{{tree}}")
+    for line in git.lines("log", "--reverse", form, f"{base}..{tip}"):
+        commit, parents, tree, committer, times, subject = line.split("\0")
+        if len(parents.split()) != 1:
+            raise OverlayError(
+                f"{commit[:12]} on {pin.branch} is a merge; a series is a line of commits",
+                hint=f"git -C {clone} rebase {base[:12]} {pin.branch}",
+            )
+        if tree == before:
+            raise OverlayError(
+                f"{commit[:12]} on {pin.branch} changes nothing; no patch file can hold it",
+                hint=f"git -C {clone} rebase --onto {commit[:12]}~1 {commit[:12]} {pin.branch}",
+            )
+        before = tree
+        # A commit that a person makes or amends has their name or a committer date of its own.
+        ours = committer == IDENTITY[1] and len(set(times.split())) == 1
+        found.append(Commit(commit, subject, ours))
+    return tuple(found)
+
+
+def refuse_unsafe(layout: Layout, pin: Pin, now: State) -> None:
+    """Raise where moving the branch, or writing patches from it, would lose somebody's work."""
+    clone = layout.shown(layout.clone)
+    if now.lock:  # first: a checkout that was killed left edits, too, and git can do nothing yet
+        raise OverlayError(f"git's index in {clone} is locked", hint=lock_hint(now.lock))
+    if now.session:
+        raise OverlayError(
+            f"an unfinished git {now.session} is open in {clone}",
+            hint=f"finish it: git -C {clone} {now.session} --continue,"
+            f" or drop it: git -C {clone} {now.session} --abort",
+        )
+    if now.edits:
+        raise OverlayError(
+            f"{clone} has local edits: {', '.join(now.edits)}",
+            hint=f"commit them (git -C {clone} commit -a) or stash them (git -C {clone} stash)",
+        )
+    if not now.on_branch and now.head != now.base:
+        raise OverlayError(
+            f"{clone} stands at {now.head[:12]}, neither at the pin nor on {pin.branch}",
+            hint=f"git -C {clone} switch {pin.branch if now.tip else f'--detach {now.base[:12]}'}",
+        )

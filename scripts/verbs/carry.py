@@ -1,0 +1,86 @@
+"""The verbs onto other histories: pick, roll."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from scripts.carry import pick, roll, threeway
+from scripts.core import layout
+from scripts.core.errors import Conflict, OverlayError
+from scripts.core.layout import Layout
+from scripts.release import lookup, pin, source
+from scripts.series import mails
+from scripts.verbs import say
+
+
+def pick_series(args: argparse.Namespace, where: Layout) -> None:
+    release = pin.read(where.pin_file)
+    branch = args.branch or pick.default_branch(release)
+    target = pick.Target(args.fork, args.onto, branch, args.patches)
+    with layout.locked(where, "pick"):
+        patches = mails.load(where.patches)
+        if not where.clone.exists():
+            source.fetch(where, release, args.source, args.git_url)
+        done = pick.pick(where, release, patches, target, dry_run=args.dry_run)
+    for line in threeway.shown(done.rows):
+        print(line)
+    conflicts = [row.name for row in done.rows if row.outcome == "conflict"]
+    if conflicts:
+        steps = done.steps or "without DRY_RUN=1, pick stops where you can mend it"
+        raise Conflict(f"conflict in {', '.join(conflicts)}; the fork is as it was", hint=steps)
+    if args.dry_run:
+        return
+    if not done.tip:
+        print(f"nothing to pick: {args.onto} has it all")
+        return
+    said = "picked as" if done.new else "already picked as"
+    print(f"{said} branch {branch} {done.tip[:12]}, on {args.onto} {done.onto[:12]}")
+
+
+def roll_pin(args: argparse.Namespace, where: Layout) -> None:
+    release = pin.read(where.pin_file)
+    tag = lookup.named(where, release, args.tag)
+    if args.tag == "latest" and tag == release.tag:
+        print(f"{release.project} {tag}, the pin, is the newest release")
+        return
+    wish = lookup.Wish(tag, args.commit, args.source, args.git_url)
+    with layout.locked(where, "roll"):
+        patches = mails.load(where.patches)
+        if not where.clone.exists():
+            source.fetch(where, release, args.source, args.git_url)
+        new = lookup.propose(where, release, wish)
+        for line in lookup.shown(new):
+            print(line)
+        if not args.dry_run:
+            _confirm(args, new)
+        done = roll.roll(where, release, new, patches, wish, dry_run=args.dry_run, say=say)
+    for line in roll.shown(done):
+        print(line)
+    stopped = [fate.name for fate in done.fates if fate.stops]
+    if stopped and not done.moved:
+        steps = done.steps or "without DRY_RUN=1, roll stops where you can mend it"
+        raise Conflict(f"conflict in {', '.join(stopped)}; all is as it was", hint=steps)
+    if done.moved:
+        old, clone = release.branch, where.shown(where.clone)
+        print(f"the pin is {new.tag}; next: make apply lint, and the locks in ci/, as they say")
+        print(f"  back: git checkout patches/; git -C {clone} switch {old}")
+    elif not args.dry_run:
+        print(f"nothing is left to carry on {new.tag}; the pin stays {release.tag}")
+
+
+def _confirm(args: argparse.Namespace, new: pin.Pin) -> None:
+    """The new hashes are given, or a person looks at them."""
+    sha256 = new.sdist.sha256
+    if args.sha256 and args.sha256 != sha256:
+        raise OverlayError(
+            f"the index has {new.sdist.file} with sha256 {sha256}, not {args.sha256}",
+            hint="find out where each comes from before you take one",
+        )
+    if args.sha256:
+        return
+    if not sys.stdin.isatty() or input("take this pin? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise OverlayError(
+            f"nobody confirmed the hashes of {new.tag}; nothing was changed",
+            hint=f"compare them, then make roll TAG={new.tag} SHA256={sha256}",
+        )

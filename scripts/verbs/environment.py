@@ -1,0 +1,59 @@
+"""The verbs on the environment: doctor, build, clean."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+from scripts.core import layout
+from scripts.core.layout import Layout
+from scripts.environment import build, doctor, machine
+from scripts.release import pin
+from scripts.verbs import say
+
+
+def examine(args: argparse.Namespace, where: Layout) -> None:
+    device = build.device(args.device)
+    native = build.prebuilt(device) if args.kernels == "auto" else args.kernels
+    found = _findings(where, device, native, run=True)
+    as_json = json.dumps([asdict(one) for one in found], indent=1)
+    print(as_json if args.json else "\n".join(one.shown for one in found))
+    doctor.refuse(found)
+
+
+def _findings(where: Layout, device: str, kernels: str, *, run: bool) -> list[doctor.Finding]:
+    found = machine.look(where, machine.here())
+    return doctor.examine(found, device=device, kernels=kernels, run=run)
+
+
+def preflight(where: Layout, plan: build.Plan, *, run: bool) -> None:
+    """Before minutes of work: say what may go wrong, refuse what must."""
+    found = _findings(where, plan.device, plan.kernels, run=run)
+    for one in found:
+        if one.state != "ok":
+            print(one.shown)
+    doctor.refuse(found)
+
+
+def build_environment(args: argparse.Namespace, where: Layout) -> None:
+    release = pin.read(where.pin_file)
+    plan = build.plan(where, release, args.device, args.kernels)
+    for line in plan.shown(where):
+        print(line)
+    if args.dry_run:
+        return
+    preflight(where, plan, run=False)
+    with layout.locked(where, "build"):
+        changed = build.build(where, release, plan, say=say)
+    print("built" if changed else "already built; nothing to do")
+
+
+def clean(_args: argparse.Namespace, where: Layout) -> None:
+    with layout.locked(where, "clean"):
+        made = (where.venv, where.pycache, where.tools, where.style, where.reports)
+        for folder in filter(Path.exists, made):
+            shutil.rmtree(folder)
+    print("removed environment, tools and reports; the work clone and the downloads stay")

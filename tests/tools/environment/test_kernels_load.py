@@ -1,0 +1,89 @@
+"""`make build` loads every kernel for the device, with the loader's own words where one does not.
+
+torch and vLLM are stand-ins here; the shared objects, and who loads them, are not.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.environment import kernels
+
+# As vLLM's own CPU platform does: one of the `_C*`, a warning where that fails.
+PLATFORM = """
+import ctypes, logging, pathlib
+class current_platform:
+    def import_kernels():
+        try:
+            ctypes.CDLL(str(pathlib.Path(__file__).with_name("_C.so")))
+        except OSError as error:
+            logging.getLogger("vllm").warning("Failed to import from vllm._C: %r", error)
+"""
+
+
+def compiled(file: Path, *args: str) -> None:
+    command = ["g++", "-shared", "-x", "c", "-", "-x", "none", *args, "-o", str(file)]
+    subprocess.run(command, input=b"int here;", check=True)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    package = tmp_path / "vllm"
+    package.mkdir()
+    (tmp_path / "torch.py").touch()
+    (package / "__init__.py").touch()
+    (package / "platforms.py").write_text(PLATFORM)
+    for name in ("_C", "_C_AVX2", "other"):
+        compiled(package / f"{name}.so")
+    return tmp_path
+
+
+def loaded(tree: Path, device: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", kernels.LOAD_ALL, device], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(tree)}, check=True,
+    )  # fmt: skip
+    return done.stdout.splitlines()
+
+
+def without_library(file: Path) -> None:
+    """A shared object that links one which is gone: what a missing package is."""
+    library = file.with_name("libgone.so.1")
+    compiled(library)
+    compiled(file, "-Wl,--no-as-needed", str(library))
+    library.unlink()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_kernels_that_load_say_nothing(tree: Path, device: str) -> None:
+    assert loaded(tree, device) == []
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", ["_C", "other"])
+def test_a_kernel_that_does_not_load_is_named_in_the_loaders_words(
+    tree: Path, device: str, name: str
+) -> None:
+    without_library(tree / "vllm" / f"{name}.so")
+    said = "\n".join(loaded(tree, device))
+    assert f"vllm.{name}" in said or f"vllm/{name}.so" in said
+    assert "libgone.so.1: cannot open shared object file" in said
+
+
+def test_a_platform_that_hides_the_failure_does_not_hide_it_from_us(tree: Path) -> None:
+    (tree / "vllm/platforms.py").write_text(
+        PLATFORM.replace("_C.so", "absent.so").split("exc")[0]
+        + "except OSError:\n            pass\n"
+    )
+    assert loaded(tree, "cpu") == ["vllm._C: none is loaded of _C.so _C_AVX2.so"]
+
+
+def test_a_set_for_another_processor_is_left_alone_on_the_cpu(tree: Path) -> None:
+    (tree / "vllm/_C_AVX2.so").write_bytes(b"cut")
+    assert loaded(tree, "cpu") == []
+    assert loaded(tree, "cuda")[0].endswith("_C_AVX2.so: file too short")
