@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 from scripts.core.errors import OverlayError
 from scripts.core.git import Git
@@ -19,7 +18,7 @@ from scripts.proof.hunks import Cut
 from scripts.proof.imports import Imports
 from scripts.proof.memory import Memory, Recorded
 from scripts.proof.verdicts import Verdict
-from scripts.proof.witnesses import Witnesses
+from scripts.proof.witnesses import Witnesses, may_notice
 from scripts.proof.worker import Level, Worker
 from scripts.release.pin import Pin
 from scripts.series import mails, stack
@@ -31,7 +30,6 @@ Piece = tuple[list[Cut], list[Level]]
 """Hunks of one file, and what a process may have loaded before that file, level upon level."""
 
 BELOW = "vllm"
-_LONGEST = 120.0  # seconds; where only a longer test notices, a quicker one is wanted
 _OURS = {"vllm", "tests", "scripts", "transformers_modules", "__main__"}
 _APART = "vllm.v1.worker.cpu"  # its import replaces functions of torch
 
@@ -218,7 +216,7 @@ class _Run:
 
     def _candidates(self, worker: Worker, cut: Cut) -> list[str]:
         records = [self._record(worker, module) for module in verdicts.modules(cut)]
-        return _order(cut, records)
+        return may_notice(cut, records)
 
     def _record(self, worker: Worker, module: str) -> Recorded:
         """What its tests do on the whole tree."""
@@ -268,28 +266,6 @@ def _halved(
         yield from _halved(paths[half:], within)
     else:
         yield paths[0], within
-
-
-def _order(cut: Cut, records: Iterable[Recorded]) -> list[str]:
-    """The tests that may notice, quick ones first: those that call the functions of the hunk, and
-    those that call nothing but may read the source. Any test may where none calls them, or where
-    a line is outside of functions; then those come first that call a function of its file.
-    """
-    tests: Mapping[str, Any] = {
-        test: how for record in records for test, how in record.passed.items()
-        if how["seconds"] < _LONGEST
-    }  # fmt: skip
-    names = {f"{cut.path}::{function}" for function in cut.functions}
-
-    def calls(test: str) -> bool:
-        called = tests[test]["calls"]
-        return any(c in names if names else c.startswith(f"{cut.path}::") for c in called)
-
-    callers = {test for test in tests if calls(test)}
-    first = callers | {test for test in tests if not tests[test]["calls"]}
-    # By a copy of the file or another process, where none calls them; by what the file defines.
-    may = first if names and callers else {*tests}
-    return sorted(may, key=lambda test: (test not in first, tests[test]["seconds"]))
 
 
 def _modules(tests: Iterable[str]) -> list[str]:

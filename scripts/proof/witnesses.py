@@ -5,14 +5,17 @@ a proof.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from scripts.core.layout import Layout, write_whole
 from scripts.proof.hunks import Cut
+from scripts.proof.memory import Recorded
 from scripts.proof.verdicts import TESTS, Verdict
 
 _HEAD = "# a hunk under vllm/, the test that notices that it is gone; by make prove RECORD=1\n"
+_LONGEST = 120.0  # seconds; where only a longer test notices, a quicker one is wanted
 
 
 class Witnesses:
@@ -52,3 +55,25 @@ class Witnesses:
                  if key in tests]  # fmt: skip
         write_whole(self._path, "".join([_HEAD, *lines]))
         return self._path
+
+
+def may_notice(cut: Cut, records: Iterable[Recorded]) -> list[str]:
+    """The tests that may notice, quick ones first: those that call the functions of the hunk, and
+    those that call nothing but may read the source. Any test may where none calls them, or where
+    a line is outside of functions; then those come first that call a function of its file.
+    """
+    tests: Mapping[str, Any] = {
+        test: how for record in records for test, how in record.passed.items()
+        if how["seconds"] < _LONGEST
+    }  # fmt: skip
+    names = {f"{cut.path}::{function}" for function in cut.functions}
+
+    def calls(test: str) -> bool:
+        called = tests[test]["calls"]
+        return any(c in names if names else c.startswith(f"{cut.path}::") for c in called)
+
+    callers = {test for test in tests if calls(test)}
+    first = callers | {test for test in tests if not tests[test]["calls"]}
+    # By a copy of the file or another process, where none calls them; by what the file defines.
+    may = first if names and callers else {*tests}
+    return sorted(may, key=lambda test: (test not in first, tests[test]["seconds"]))

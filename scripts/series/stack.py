@@ -54,8 +54,6 @@ _FORMAT_PATCH = (
 
 def exported(git: Git, base: str, tip: str) -> dict[str, bytes]:
     """File name → bytes of each commit in `base..tip`, as the patch file it belongs in."""
-    if base == tip:
-        return {}
     with tempfile.TemporaryDirectory() as folder:
         git.raw("format-patch", *_FORMAT_PATCH, "--output-directory", folder, f"{base}..{tip}")
         return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
@@ -191,9 +189,7 @@ def am(
     # `am` splits a file that holds two mails, and can end well without a commit for each.
     made = len(git.lines("rev-list", f"{base}..HEAD"))
     if made != len(patches):
-        raise OverlayError(
-            f"{len(patches)} patch files became {made} commits", hint="see `make lint`"
-        )
+        raise OverlayError(f"{len(patches)} patch files became {made} commits", hint="make lint")
     return git.out("rev-parse", "HEAD")
 
 
