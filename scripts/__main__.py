@@ -1,51 +1,61 @@
-"""`python3 -m scripts VERB`: parse arguments, print, map errors to exit codes."""
+"""`python3 -m scripts VERB`: the table of verbs, and what an error ends with.
 
-from __future__ import annotations
+An older Python reads this file, too: nothing newer than Python 3.6 stands in it.
+"""
+
+import os
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - these lines are what an older Python gets to see
+    sys.stderr.write("error: Python 3.11 or newer is needed\nhint: make PYTHON=python3.12 VERB\n")
+    sys.exit(2)
+
+
+def _leave(*_: object) -> None:
+    """At an interrupt while modules load: nothing is begun, so nothing is to be taken back."""
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
+
+try:
+    import signal
+except KeyboardInterrupt:
+    _leave()
+# Not by an exception, which the machinery of imports may swallow. Who ignores it still does.
+_WAITING = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if __name__ == "__main__" and _WAITING:
+    signal.signal(signal.SIGINT, _leave)
 
 import argparse
 import errno
-import io
-import os
-import re
-import sys
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import TextIO, cast
-
-if sys.version_info < (3, 11):  # noqa: UP036 - this line is what an older Python gets to see
-    print("error: Python 3.11 or newer is needed\nhint: make PYTHON=python3.12 …", file=sys.stderr)
-    sys.exit(2)
 
 from scripts import options
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
-from scripts.verbs import carry, environment, evidence, series, tests
+from scripts.core.terminal import Discreet
 
 ROOT = Path(__file__).absolute().parent.parent
-
-
-Verb = Callable[[argparse.Namespace, Layout], None]
-VERBS: dict[str, tuple[Verb, str]] = {
-    "fetch": (series.fetch, "get the pinned source into the work clone"),
-    "verify": (series.verify, "prove the source's hash; compare the sources at hand"),
-    "apply": (series.apply, "put the series on the pinned source"),
-    "export": (series.export, "write the commits of the work clone as the series"),
-    "lint": (series.lint_series, "rules over the series"),
-    "status": (series.status, "pin, series, what is applied, drift"),
-    "doctor": (environment.examine, "is this machine fit for the device and kernel mode"),
-    "build": (environment.build_environment, "make the environment with kernels for this machine"),
-    "test": (tests.test, "run the suites for this machine"),
-    "baseline": (tests.record_baseline, "record what upstream's tests do without the series"),
-    "check": (tests.check, "style, types, lint, apply, export --check"),
-    "pick": (carry.pick_series, "put the series on a new branch of a fork"),
-    "roll": (carry.roll_pin, "move the pin to a new release"),
-    "pipeline": (
-        tests.emit_pipeline,
-        "the Buildkite pipeline, for `buildkite-agent pipeline upload`",
-    ),
-    "clean": (environment.clean, "remove the environment, the tools and the reports"),
-    "bench": (evidence.measure, "measure base against patched"),
-    "prove": (evidence.prove_hunks, "take each hunk away: does a test notice"),
+# Verb: module and function in verbs/, which is loaded for it alone; what it does.
+VERBS = {
+    "fetch": ("series.fetch", "get the pinned source into the work clone"),
+    "verify": ("series.verify", "prove the source's hash; compare the sources at hand"),
+    "apply": ("series.apply", "put the series on the pinned source"),
+    "export": ("series.export", "write the commits of the work clone as the series"),
+    "lint": ("series.lint_series", "rules over the series"),
+    "status": ("series.status", "pin, series, what is applied, drift"),
+    "doctor": ("environment.examine", "is this machine fit for the device and kernel mode"),
+    "build": ("environment.make", "make the environment with kernels for this machine"),
+    "test": ("tests.test", "run the suites for this machine"),
+    "baseline": ("tests.record_baseline", "record what upstream's tests do without the series"),
+    "check": ("tests.check", "style, types, lint, apply, export --check"),
+    "pick": ("carry.pick_series", "put the series on a new branch of a fork"),
+    "roll": ("carry.roll_pin", "move the pin to a new release"),
+    "pipeline": ("tests.emit_pipeline", "the pipeline, for `buildkite-agent pipeline upload`"),
+    "clean": ("environment.clean", "remove the environment, the tools and the reports"),
+    "bench": ("evidence.measure", "measure base against patched"),
+    "prove": ("evidence.prove_hunks", "take each hunk away: does a test notice"),
 }
 
 
@@ -62,32 +72,26 @@ def _told(error: OSError, where: Layout) -> OverlayError:
     raise error
 
 
-class _Discreet(io.TextIOWrapper):
-    """A stream that keeps the user and the password of a URL out of terminals and logs.
-
-    A file name may be no text, and a terminal no Unicode.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        encoding, eager = stream.encoding, bool(stream.line_buffering)
-        raw = cast(io.TextIOWrapper, stream).detach()
-        super().__init__(raw, encoding, "backslashreplace", line_buffering=eager)
-
-    def write(self, text: str) -> int:
-        return super().write(re.sub(r"://[^/\s]+@", "://", text))
+def _run(args: argparse.Namespace, where: Layout) -> None:
+    module, _, name = VERBS[args.verb][0].partition(".")
+    verb = getattr(import_module(f"scripts.verbs.{module}"), name)
+    if _WAITING:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        verb(args, where)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _told(error, where) from error
 
 
 def main() -> int:
-    sys.stdout, sys.stderr = _Discreet(sys.stdout), _Discreet(sys.stderr)
+    """Do what the command line says; the exit code."""
+    sys.stdout, sys.stderr = Discreet(sys.stdout), Discreet(sys.stderr)
     args = options.parser({name: text for name, (_, text) in VERBS.items()}, __doc__).parse_args()
-    where = Layout.of(ROOT, args.vllm_dir)
     try:
-        try:
-            VERBS[args.verb][0](args, where)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise _told(error, where) from error
+        _run(args, Layout.of(ROOT, args.vllm_dir))
     except OverlayError as error:
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr)
@@ -97,11 +101,14 @@ def main() -> int:
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        code = 130
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said
+    sys.exit(code)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Mapping
-
-from scripts.environment import build
 
 
 def _one_of(*names: str) -> Callable[[str], str]:
@@ -24,6 +23,11 @@ def _switch(value: str) -> bool:
     return _one_of("0", "1")(value) == "1"
 
 
+def _words(value: str) -> list[str]:
+    return re.split(r"[\s,]+", value) if value else []
+
+
+_KERNELS = _one_of("auto", "cpu", "precompiled", "source")
 _Kind = Callable[[str], object]
 # Option, what it is unless given, its kind, the verbs that take it. Its variable is its name in
 # capitals, so that make and the environment set it, too.
@@ -34,7 +38,7 @@ _OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
     ("check", "0", _switch, "export"),
     ("dist", "", str, "export"),
     ("device", "auto", str, "doctor build test bench baseline prove"),
-    ("kernels", "auto", _one_of(*build.MODES), "doctor build test bench baseline prove"),
+    ("kernels", "auto", _KERNELS, "doctor build test bench baseline prove"),
     ("dry-run", "0", _switch, "build pick roll"),
     ("json", "0", _switch, "doctor"),
     ("fork", "", str, "pick"),
@@ -45,9 +49,9 @@ _OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
     ("sha256", "", str, "roll"),
     ("commit", "", str, "roll"),
     ("each", "0", _switch, "check"),
-    ("suites", "", str, "test baseline"),
+    ("suites", "", _words, "test baseline"),
     ("shard", "", str, "test"),
-    ("bench", "", str, "bench"),
+    ("bench", "", _words, "bench"),
     ("rounds", "3", int, "bench"),
     ("record", "0", _switch, "bench prove"),
 )

@@ -21,7 +21,6 @@ from scripts.release import index, source
 from scripts.release.pin import Artefact, Pin
 from scripts.series import lint
 
-MODES = ("auto", "cpu", "precompiled", "source")
 DEVICES = ("cpu", "cuda")
 _VENV_BYTES = 8 << 30  # torch and its libraries take 6 GB
 Say = Callable[[str], None]

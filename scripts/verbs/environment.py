@@ -38,7 +38,7 @@ def preflight(where: Layout, plan: build.Plan, *, run: bool) -> None:
     doctor.refuse(found)
 
 
-def build_environment(args: argparse.Namespace, where: Layout) -> None:
+def make(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     plan = build.plan(where, release, args.device, args.kernels)
     for line in plan.shown(where):

@@ -12,12 +12,12 @@ from scripts.environment import build
 from scripts.proof import prove, verdicts
 from scripts.release import pin
 from scripts.series import mails
-from scripts.verbs import say, words
+from scripts.verbs import say
 
 
 def measure(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
-    wanted = rounds.chosen(measures.on(build.device(args.device)), words(args.bench))
+    wanted = rounds.chosen(measures.on(build.device(args.device)), args.bench)
     with layout.locked(where, "bench"):
         plan = build.plan(where, release, args.device, args.kernels)
         build.build(where, release, plan, say=say)

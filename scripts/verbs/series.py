@@ -1,15 +1,18 @@
-"""The verbs on the series: fetch, verify, apply, export, lint, status."""
+"""The verbs on the series: fetch, verify, apply, export, lint, status.
+
+What one of them alone needs is loaded there: `status` is typed often.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 
-from scripts.core import layout, packages
+from scripts.core import layout
 from scripts.core.errors import CheckFailed, OverlayError
 from scripts.core.layout import Layout
 from scripts.release import pin, source
-from scripts.series import dist, lint, mails, stack
+from scripts.series import mails, stack
 
 
 def fetch(args: argparse.Namespace, where: Layout) -> None:
@@ -36,6 +39,8 @@ def verify(args: argparse.Namespace, where: Layout) -> None:
 
 
 def apply(args: argparse.Namespace, where: Layout) -> None:
+    from scripts.core import packages
+
     release = pin.read(where.pin_file)
     lacking = packages.missing(os.environ)
     if lacking:
@@ -50,6 +55,8 @@ def apply(args: argparse.Namespace, where: Layout) -> None:
 
 
 def export(args: argparse.Namespace, where: Layout) -> None:
+    from scripts.series import dist
+
     release = pin.read(where.pin_file)
     if args.check and args.dist:
         raise OverlayError("CHECK=1 writes nothing, DIST wants files", hint="leave one of them out")
@@ -73,6 +80,8 @@ def export(args: argparse.Namespace, where: Layout) -> None:
 
 
 def lint_series(_args: argparse.Namespace, where: Layout) -> None:
+    from scripts.series import lint
+
     found = lint.lint(where.patches, where.root)
     for one in found:
         kind = "note" if one.note else "fault"

@@ -23,7 +23,7 @@ from scripts.suites import (
     shards,
     upstream,
 )
-from scripts.verbs import say, words
+from scripts.verbs import say
 from scripts.verbs.environment import preflight
 
 _SHOWN = 20  # findings of a suite in the terminal; the report has them all
@@ -33,9 +33,9 @@ def test(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     device = build.device(args.device)
     plan = build.plan(where, release, args.device, args.kernels)
-    listed = args.suites == "list"
+    listed = args.suites == ["list"]
     share = shards.asked(args.shard, os.environ)
-    names = [] if listed else words(args.suites)
+    names = [] if listed else args.suites
     if not listed and names != ["tools"]:
         preflight(where, plan, run=True)  # before `choose`, which may get our tools
     chosen = runner.choose(where, release, device, names, share)
@@ -59,7 +59,7 @@ def record_baseline(args: argparse.Namespace, where: Layout) -> None:
     device = build.device(args.device)
     plan = build.plan(where, release, args.device, args.kernels)
     old = baseline.read(where, hub.tier(device))
-    wanted = runner.wanted(words(args.suites))
+    wanted = runner.wanted(args.suites)
     chosen = upstream.choose(where, release, device, wanted, old)
     for line in upstream.shown(chosen, sessions.jobs(device)):
         print(line)
