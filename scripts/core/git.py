@@ -8,9 +8,9 @@ import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-from scripts.core import packages
 from scripts.core.errors import OverlayError
 
 # Fixed, so that the same series gives the same commit ids on any machine. The `.invalid` domain
@@ -79,6 +79,12 @@ def _isolated(extra: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+@cache
+def _folder(root: Path) -> Path:
+    """Asked once: it stays as long as the checkout does."""
+    return Path(Git(root).out("rev-parse", "--absolute-git-dir"))
+
+
 @dataclass(frozen=True)
 class Git:
     """Commands on the repository at `root`. Every one raises `GitError` when it fails."""
@@ -131,8 +137,8 @@ class Git:
         return (*_SETTINGS, f"safe.directory={self.root}")
 
     def path(self, name: str) -> Path:
-        """Where git keeps its file `name` for this checkout."""
-        return self.root / self.out("rev-parse", "--git-path", name)
+        """Where git keeps its file `name`, of those that are of this checkout alone."""
+        return _folder(self.root) / name
 
     def _start(
         self, args: list[str], name: str, env: Mapping[str, str], stdin: bytes = b""
@@ -145,6 +151,8 @@ class Git:
                 capture_output=True,
             )
         except FileNotFoundError as error:
+            from scripts.core import packages
+
             raise OverlayError(
                 "git is not installed",
                 hint=f"install it: {packages.line(packages.missing(env))}",

@@ -1,24 +1,21 @@
-"""Get the pinned source into the work clone as one base commit, and prove where it came from."""
+"""Get the pinned source into the work clone as one base commit, and prove where it came from.
+
+What only a fetch or a proof needs is loaded there: most verbs ask for the base alone.
+"""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import os
-import shlex
 import shutil
-import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from scripts.core.errors import OverlayError
 from scripts.core.git import Git, GitError
 from scripts.core.layout import SCRATCH, Layout
-from scripts.release import index
 from scripts.release.pin import Pin
 
 # What `python -m build --sdist` adds to the tree. The last three go after unpacking: the egg-info
@@ -47,6 +44,8 @@ def fetch(layout: Layout, pin: Pin, kind: str, url: str) -> bool:
                 hint=f"move it away: mv {shown} {shown}.sdist",
             )
         return False
+    from scripts.release import index
+
     with _scratch(layout, pin) as new:
         if kind == "git":
             _fetch_commit(Git(new), pin, url or pin.repository)
@@ -60,12 +59,16 @@ def fetch(layout: Layout, pin: Pin, kind: str, url: str) -> bool:
 
 @contextmanager
 def _scratch(layout: Layout, pin: Pin) -> Iterator[Path]:
+    from scripts.release import index
+
     layout.build.mkdir(parents=True, exist_ok=True)
     index.require_space(layout.build, _CLONE_BYTES, "the work clone")
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=layout.build) as folder:
         new = Path(folder) / "vllm"
         new.mkdir()
         Git(new).raw("init", "--quiet", f"--initial-branch={pin.branch}")
+        # Each verb reads many; adding the release, and each diff, takes half the time or less.
+        Git(new).raw("config", "core.looseCompression", "0")
         yield new
 
 
@@ -92,49 +95,17 @@ def _fetch_commit(git: Git, pin: Pin, url: str) -> None:
     git.raw("checkout", "--quiet", "-B", pin.branch, pin.commit)
 
 
-def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tarfile.TarInfo]:
-    """Every member of the sdist at `path`, or an error on the first that would leave its folder."""
-    top = path.name.removesuffix(".tar.gz")
-    for member in archive:
-        parts = PurePosixPath(member.name).parts
-        link = PurePosixPath(member.linkname) if member.issym() else PurePosixPath()
-        # A repository inside would take the place of ours, with its hooks.
-        inside = parts[:1] == (top,) and not {"..", ".git"} & {part.lower() for part in parts}
-        kept = member.isfile() or member.isdir() or member.issym()
-        if not inside or not kept or link.is_absolute() or ".." in link.parts:
-            raise OverlayError(
-                f"{path} is hostile: member {member.name!r} is no file, folder or link inside",
-                hint="do not use this file; find out where it came from",
-            )
-        yield member
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[tarfile.TarFile]:
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            yield archive
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise OverlayError(
-            f"{path} is not a readable archive: {error}",
-            hint=f"remove it to download it again: rm {shlex.quote(str(path))}",
-        ) from error
-
-
 def _commit_sdist(clone: Path, path: Path, pin: Pin) -> None:
-    top = path.name.removesuffix(".tar.gz")
-    with _opened(path) as archive, tempfile.TemporaryDirectory(dir=clone.parent) as folder:
-        for member in _members(archive, path):
-            # Owner and time stay out: they differ between machines, git keeps neither.
-            archive.extract(member, folder, set_attrs=False)
-            if member.isdir() or (member.isfile() and member.mode & 0o100):
-                (Path(folder) / member.name).chmod(0o755)
+    from scripts.release import archive
+
+    with tempfile.TemporaryDirectory(dir=clone.parent) as folder:
+        tree = archive.unpack(path, Path(folder))
         for name in _GENERATED:
-            unwanted = Path(folder, top, name)
+            unwanted = tree / name
             shutil.rmtree(unwanted) if unwanted.is_dir() else unwanted.unlink(missing_ok=True)
-        os.rename(clone / ".git", Path(folder, top, ".git"))
+        os.rename(clone / ".git", tree / ".git")
         clone.rmdir()
-        os.rename(Path(folder, top), clone)
+        os.rename(tree, clone)
     date = f"{pin.released}T00:00:00+0000"
     git = Git(clone, {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date})
     # `--force`: the release tracks files that its own .gitignore names.
@@ -161,7 +132,7 @@ def base(layout: Layout, pin: Pin) -> str:
         raise OverlayError(f"{shown} is not there yet", hint="make apply")
     if not (clone / "vllm" / "__init__.py").is_file():
         raise OverlayError(f"{shown} is not a vLLM tree", hint="name the top folder of a checkout")
-    if not git.ok("rev-parse", "--verify", "--quiet", "HEAD") or not _is_top(git):
+    if not _is_top(git):
         raise OverlayError(
             f"{shown} is not a git checkout of its own",
             hint=f"clone it: git clone {pin.repository}",
@@ -169,9 +140,11 @@ def base(layout: Layout, pin: Pin) -> str:
     if git.ok("cat-file", "-e", f"{pin.commit}^{{commit}}"):
         return pin.commit
     # Of every branch: `roll` leaves the clone on one that stands on another release.
-    for root in git.lines("rev-list", "--max-parents=0", "HEAD", "--branches"):
-        if _sdist_message(pin) == git.out("show", "--no-patch", "--format=%B", root).strip():
-            return root
+    roots = git.out("log", "--max-parents=0", "--format=%H %B%x00", "HEAD", "--branches")
+    for root in roots.split("\0"):
+        commit, _, message = root.strip().partition(" ")
+        if message.strip() == _sdist_message(pin):
+            return commit
     hint = f"git -C {shown} fetch --depth=1 {pin.repository} {pin.commit}"
     if not layout.adopted:
         hint = f"it belongs to another pin; move it away: mv {shown} {shown}.old"
@@ -179,7 +152,12 @@ def base(layout: Layout, pin: Pin) -> str:
 
 
 def _is_top(git: Git) -> bool:
-    return Path(git.out("rev-parse", "--show-toplevel")) == git.root.resolve()
+    """Whether a checkout with a commit begins there."""
+    try:
+        top = git.out("rev-parse", "--show-toplevel", "HEAD")
+    except GitError:
+        return False
+    return Path(top.rpartition("\n")[0]) == git.root.resolve()
 
 
 @dataclass(frozen=True)
@@ -198,7 +176,10 @@ def verify(layout: Layout, pin: Pin, url: str) -> list[Comparison]:
 
     These are the base commit of the work clone, and the git repository at `url` where one is given.
     """
-    sdist = _sdist_blobs(index.obtain(layout, pin.sdist))
+    from scripts.release import archive, index
+
+    blobs = archive.blobs(index.obtain(layout, pin.sdist))
+    sdist = {path: blob for path, blob in blobs.items() if not is_generated(path)}
     found = []
     if layout.clone.exists():
         tree = _git_blobs(Git(layout.clone), base(layout, pin))
@@ -208,23 +189,6 @@ def verify(layout: Layout, pin: Pin, url: str) -> list[Comparison]:
             _fetch_commit(Git(folder), pin, url)
             found.append(_compare(pin.sdist.file, sdist, url, _git_blobs(Git(folder), "HEAD")))
     return found
-
-
-def _sdist_blobs(path: Path) -> dict[str, tuple[str, str]]:
-    """Path → git's mode and blob id, computed from the archive without unpacking it."""
-    top = path.name.removesuffix(".tar.gz")
-    blobs = {}
-    with _opened(path) as archive:
-        for member in _members(archive, path):
-            name = member.name.removeprefix(f"{top}/")
-            if member.isdir() or is_generated(name):
-                continue
-            file = archive.extractfile(member) if member.isfile() else None
-            data = file.read() if file else member.linkname.encode()
-            plain = "100755" if member.mode & 0o100 else "100644"
-            blob = hashlib.sha1(b"blob %d\0%b" % (len(data), data)).hexdigest()
-            blobs[name] = ("120000" if member.issym() else plain, blob)
-    return blobs
 
 
 def _git_blobs(git: Git, commit: str) -> dict[str, tuple[str, str]]:

@@ -11,6 +11,7 @@ from scripts.core.layout import Layout
 from scripts.release import source
 from scripts.release.pin import Pin
 
+_COMMIT = "%m%x00%H%x00%P%x00%T%x00%ce%x00%ct %at%x00%s"
 # What git keeps for the length of a session.
 _SESSIONS = {"rebase-apply/applying": "am", "rebase-apply": "rebase", "rebase-merge": "rebase"}
 
@@ -48,12 +49,14 @@ def state(layout: Layout, pin: Pin) -> State:
     base = source.base(layout, pin)
     git = Git(layout.clone)
     ref = f"refs/heads/{pin.branch}"
-    tip = git.out("rev-parse", ref) if git.ok("show-ref", "--verify", "--quiet", ref) else None
+    # Begins with a star where HEAD is on it.
+    branch = git.out("for-each-ref", "--format=%(HEAD)%(objectname)", ref)
+    tip = branch[1:] or None
     entries = git.out("status", "--porcelain", "-z", "--no-renames").split("\0")
     return State(
         base=base,
         head=git.out("rev-parse", "HEAD"),
-        on_branch=git.out("rev-parse", "--symbolic-full-name", "HEAD") == ref,
+        on_branch=branch.startswith("*"),
         tip=tip,
         commits=_commits(git, pin, base, tip) if tip else (),
         edits=tuple(sorted(e[3:] for e in entries if e and not e.startswith("??"))),
@@ -72,16 +75,19 @@ def _session(git: Git) -> str:
 
 def _commits(git: Git, pin: Pin, base: str, tip: str) -> tuple[Commit, ...]:
     clone = shlex.quote(str(git.root))
-    if not git.ok("merge-base", "--is-ancestor", base, tip):
+    # The base is among the commits that the span ends at, where the branch stands on it.
+    log = git.lines("log", "--reverse", "--boundary", f"--format={_COMMIT}", f"{base}..{tip}")
+    entries = [line.split("\0") for line in log]
+    before = next((tree for _, commit, _, tree, *_ in entries if commit == base), "")
+    if tip != base and not before:
         raise OverlayError(
             f"branch {pin.branch} does not stand on the pin",
             hint=f"move it away: git -C {clone} branch -m {pin.branch} old-overlay",
         )
-    form = "--format=%H%x00%P%x00%T%x00%ce%x00%ct %at%x00%s"
     found = []
-    before = git.out("rev-parse", f"{base}^{{tree}}")
-    for line in git.lines("log", "--reverse", form, f"{base}..{tip}"):
-        commit, parents, tree, committer, times, subject = line.split("\0")
+    for mark, commit, parents, tree, committer, times, subject in entries:
+        if mark == "-":
+            continue
         if len(parents.split()) != 1:
             raise OverlayError(
                 f"{commit[:12]} on {pin.branch} is a merge; a series is a line of commits",
