@@ -235,7 +235,8 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "series": Measurement(
         "Verbs on the series",
         "On trees that hold nothing else to do. apply and pick work in a tree apart, so that no"
-        " failure leaves a half-done one; git and quilt work in place.",
+        " failure leaves a half-done one; git and quilt work in place. Plain git has"
+        " `log --check` for lint, and `status` for an apply again.",
         "tests.support.series_probe",
         {"all": {by: ("{folder}", by) for by in ("git", "quilt", "product")}},
         _verbs,

@@ -33,7 +33,7 @@ class Trees:
         self.tag, self.branch = tag, f"overlay/{tag}"
         self.patches = sorted(map(str, (ROOT / "patches").glob("0*.patch")))
         if not folder.exists():
-            for name in ("scripts", "patches"):
+            for name in ("scripts", "patches", "tests/regression"):
                 shutil.copytree(ROOT / name, self.product / name)
             for tree in (self.clone, self.fork, self.plain):
                 self.git(ROOT, "clone", "--quiet", str(clone), str(tree))
@@ -61,7 +61,8 @@ def product(trees: Trees) -> dict[str, float]:
         return trees.run(trees.product, sys.executable, "-m", "scripts", *arguments)
 
     trees.at_the_release(trees.clone, trees.branch)
-    seconds = {name: verb(name) for name in ("apply", "status", "export")}
+    seconds = {"apply": verb("apply"), "apply again": verb("apply")}
+    seconds |= {name: verb(name) for name in ("status", "lint", "export")}
     trees.at_the_release(trees.fork, "main")
     target = ("--fork", str(trees.fork), "--onto", "main", "--branch", _PICKED)
     seconds["pick"] = verb("pick", *target)
@@ -70,11 +71,15 @@ def product(trees: Trees) -> dict[str, float]:
 
 
 def git(trees: Trees) -> dict[str, float]:
-    """The plain command for each: `am`, `status`, `format-patch`, `am` on a branch of the fork."""
+    """The plain command for each: `am`, `status` where that has nothing to do, `log --check` for
+    lint, `format-patch`, `am` on a branch of the fork.
+    """
     trees.at_the_release(trees.clone, trees.branch)
     seconds = {
         "apply": trees.git(trees.clone, "am", "--quiet", *trees.patches),
+        "apply again": trees.git(trees.clone, "status"),
         "status": trees.git(trees.clone, "status"),
+        "lint": trees.git(trees.clone, "log", "--check", "--format=%s", f"{trees.tag}.."),
         "export": trees.git(
             trees.clone, "format-patch", "--quiet", "--output-directory",
             str(trees.product / "build" / "formatted"), trees.tag,
