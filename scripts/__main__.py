@@ -108,7 +108,8 @@ if __name__ == "__main__":
     try:
         code = main()
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
         code = 130
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one has nothing left to stop
+    if code == 130:
+        print("interrupted", file=sys.stderr)
     sys.exit(code)

@@ -112,8 +112,9 @@ def _copied(copies: Measured, contender: str) -> dict[int, Spread]:
     return {n: spread for n, spread in spreads.items() if spread}
 
 
-def simulated_wait(model: Model, rate: float, images: int, *, turns: int = 50_000) -> float:
+def simulated_wait(model: Model, rate: float, images: int) -> float:
     """Mean seconds that a turn waits, turn by turn: the engine sends one at a time."""
+    turns = 50_000
     chance = random.Random(0)
     service = model.busy.at(images)
     now = free = waited = 0.0
