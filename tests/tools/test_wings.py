@@ -101,3 +101,9 @@ def test_the_tests_of_a_module_are_found_from_its_path() -> None:
         if not any(f"{path.stem}_".startswith(f"test_{name}_") for name in names)
     ]
     assert strays == []
+
+
+def test_the_pages_show_every_wing_in_its_order() -> None:
+    for page in (REPO / "README.md", SCRIPTS / "__init__.py"):
+        heads = [line.split()[0] for line in page.read_text().split("\n") if "  " in line]
+        assert [head for head in heads if head in ORDER] == list(ORDER), page
