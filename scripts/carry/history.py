@@ -1,11 +1,16 @@
-"""What of the series a history has already: by patch id, by pull request, by title."""
+"""What a history says it has of the series: by change, by title, by pull request, by release.
+
+Words only: whether the tree has it, too, is for the tree to say (`versions`).
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.carry.versions import Claim
 from scripts.core.git import Git, GitError
 from scripts.core.layout import Layout
 from scripts.release.lookup import Wish
@@ -17,7 +22,7 @@ _PLAIN = ("--no-show-signature", "--no-mailmap", "--no-color", "--no-decorate")
 _PATCH = ("--patch", "--no-renames", "--no-textconv", "--no-ext-diff", *DIFF)
 _MERGED = re.compile(r"\(#(\d+)\)$")  # as GitHub ends the title of a squash merge
 _PULL = re.compile(r"^Upstream-PR: https://github\.com/vllm-project/vllm/pull/(\d+)$", re.MULTILINE)
-_REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{7,40})", re.MULTILINE)
+_BACKPORT = re.compile(r"backport (v[\d.]+)((?:, #\d+ v[\d.]+)*)")
 
 
 @dataclass(frozen=True)
@@ -30,44 +35,38 @@ class _Commit:
     def shown(self) -> str:
         return f"{self.id[:12]} {self.subject}"
 
+    @property
+    def pulls(self) -> set[str]:
+        """The pull requests that stand in its trailers or end its title: `… (#N)`."""
+        return {*_MERGED.findall(self.subject), *_PULL.findall(self.body)}
 
-def by_change(
+
+def claims(
     git: Git, span: tuple[str, ...], patches: tuple[Patch, ...], ours: dict[str, str]
-) -> dict[str, str]:
-    """Patch name → the commit within `span` (arguments of `git log`) that makes the same change.
-
-    `ours` is patch name → patch id. Commits that a later one reverts do not count.
+) -> dict[str, tuple[Claim, ...]]:
+    """Patch name → the commits within `span` (arguments of `git log`) that say they have it, the
+    oldest first. `ours` is patch name → patch id.
     """
-    shown = {commit.id: commit.shown for commit in _commits(git, span)}
+    commits = list(reversed(_commits(git, span)))
     paths = sorted({diff.path for patch in patches for diff in patch.diffs})
     log = git.raw("log", *_PLAIN, *_PATCH, "--no-merges", "--format=commit %H", *span, "--", *paths)
-    by_id = {key: commit for key, commit in _ids(git, log).items() if commit in shown}
-    same = {patch.name: by_id.get(ours[patch.name]) for patch in patches}
-    return {name: f"{shown[commit]} (same change)" for name, commit in same.items() if commit}
+    ids = _ids(git, log)
+    return {
+        patch.name: tuple(claim for commit in commits
+                          if (claim := _claim(commit, patch, ids.get(commit.id), ours)))
+        for patch in patches
+    }  # fmt: skip
 
 
-def by_message(git: Git, span: tuple[str, ...], patches: tuple[Patch, ...]) -> dict[str, str]:
-    """The same, by what a commit says: every pull request of the patch, or its title and trailers.
-
-    A pull request stands in an `Upstream-PR` trailer, or ends the title: `… (#N)`.
-    """
-    commits = _commits(git, span)
-    by_pull: dict[str, _Commit] = {}
-    by_title: dict[str, _Commit] = {}
-    for commit in commits:
-        title = _MERGED.search(commit.subject)
-        for number in [*([title[1]] if title else []), *_PULL.findall(commit.body)]:
-            by_pull.setdefault(number, commit)
-        if "\nUpstream-Status: " in f"\n{commit.body}":
-            by_title.setdefault(commit.subject, commit)
-    found = {}
-    for patch in patches:
-        pulls = pull_requests(patch)
-        if pulls and all(number in by_pull for number in pulls):
-            found[patch.name] = f"{by_pull[pulls[0]].shown} (pull request {pulls[0]})"
-        elif patch.subject in by_title:
-            found[patch.name] = f"{by_title[patch.subject].shown} (same title, our trailers)"
-    return found
+def _claim(commit: _Commit, patch: Patch, change: str | None, ours: dict[str, str]) -> Claim | None:
+    if change and change == ours[patch.name]:
+        return Claim(commit.id, f"{commit.shown} (same change)", version=True, same=True)
+    if commit.subject == patch.subject and "\nUpstream-Status: " in f"\n{commit.body}":
+        said = f"{commit.shown} (same title, our trailers)"
+        return Claim(commit.id, said, version=True)
+    found = [number for number in pull_requests(patch) if number in commit.pulls]
+    said = f"{commit.shown} (pull request {', '.join(found)})"
+    return Claim(commit.id, said) if found else None
 
 
 def pull_requests(patch: Patch) -> list[str]:
@@ -77,59 +76,107 @@ def pull_requests(patch: Patch) -> list[str]:
     return [url.rpartition("/")[2] for url in patch.values("Upstream-PR")]
 
 
+def releases(patch: Patch) -> dict[str, str]:
+    """Pull request of a backport → the first release that has it."""
+    for status in patch.values("Upstream-Status"):
+        found = _BACKPORT.fullmatch(status)
+        if found:
+            first = str(found[1])
+            later = dict(re.findall(r"#(\d+) (v[\d.]+)", found[2]))
+            return {pull: str(later.get(pull, first)) for pull in pull_requests(patch)}
+    return {}
+
+
+def in_tag(patch: Patch, tag: str) -> str:
+    """What of the patch the release `tag` has, and what only a later one; empty without trailers.
+
+    Such as `v0.30.0 has #1, first in v0.29.0; #2 is first in v0.31.0`.
+    """
+    found = releases(patch)
+    has = {pull: since for pull, since in found.items() if _numbers(since) <= _numbers(tag)}
+    if not has:
+        return ""
+    by_first: dict[str, list[str]] = {}
+    for pull, first in has.items():
+        by_first.setdefault(first, []).append(f"#{pull}")
+    said = [f"{tag} has {', '.join(pulls)}, first in {first}" for first, pulls in by_first.items()]
+    said += [f"#{pull} is first in {first}" for pull, first in found.items() if pull not in has]
+    return "; ".join(said)
+
+
+def tag_of(git: Git, onto: str) -> str:
+    """The release that a fork's commit stands on: by the version that an sdist brings, or by the
+    nearest tag. Empty where neither says it.
+    """
+    try:
+        said = git.out("show", f"{onto}:vllm/_version.py")
+    except GitError:
+        said = ""
+    found = re.search(r"^__version__ = version = '(\d+\.\d+\.\d+)", said, re.MULTILINE)
+    if found:
+        return f"v{found[1]}"
+    try:
+        tag = git.out("describe", "--tags", "--abbrev=0", "--match=v[0-9]*", onto)
+    except GitError:
+        return ""
+    named = re.match(r"v\d+\.\d+\.\d+", tag)
+    return named[0] if named else ""
+
+
 def patch_ids(git: Git, commits: tuple[str, ...]) -> list[str]:
     """The patch id of each of these commits, in their order."""
     if not commits:
         return []
     log = git.raw("log", *_PLAIN, *_PATCH, "--no-walk=unsorted", "--format=commit %H", *commits)
-    by_commit = {commit: key for key, commit in _ids(git, log).items()}
+    by_commit = _ids(git, log)
     return [by_commit.get(commit, "") for commit in commits]
 
 
 def _ids(git: Git, log: bytes) -> dict[str, str]:
-    """Patch id → commit, the newest where there are several."""
+    """Commit → patch id."""
     lines = git.raw("patch-id", "--stable", stdin=log).decode().split("\n")
-    return {key: commit for key, _, commit in (line.partition(" ") for line in reversed(lines))
-            if key}  # fmt: skip
+    return {commit: key for key, _, commit in (line.partition(" ") for line in lines) if key}
 
 
 def _commits(git: Git, span: tuple[str, ...]) -> list[_Commit]:
-    """Newest first, without those that a later one reverts."""
-    log = git.out("log", *_PLAIN, "--format=%x00%H%n%s%n%b", *span)
-    reverted: set[str] = set()
+    """Newest first; a merge makes no change of its own."""
+    log = git.out("log", *_PLAIN, "--no-merges", "--format=%x00%H%n%s%n%b", *span)
     found = []
     for entry in log.split("\0")[1:]:
         commit, subject, body = (*entry.split("\n", 2), "")[:3]
-        if any(commit.startswith(start) for start in reverted):
-            continue
-        reverted |= set(_REVERTS.findall(body))
         found.append(_Commit(commit, subject, body))
     return found
 
 
 def in_release(
     there: Layout, pin: Pin, new: Pin, patches: tuple[Patch, ...], wish: Wish
-) -> dict[str, str]:
-    """Patch name → how we know that the release has its pull request."""
-    found = {}
-    for patch in patches:
-        for status in patch.values("Upstream-Status"):
-            since = re.fullmatch(r"backport (v\d+\.\d+\.\d+)", status)
-            if since and _numbers(since[1]) <= _numbers(new.tag):
-                found[patch.name] = f"its Upstream-Status is {status}"
-    if wish.kind == "git":  # an sdist has no history
-        folder = Git(there.root / "history")
-        folder.root.mkdir()
-        folder.raw("init", "--quiet", "--bare")
-        # Commits only, none that the old release has.
-        options = ("--filter=tree:0", f"--shallow-exclude=refs/tags/{pin.tag}")
-        url = str(Path(wish.url).expanduser().absolute()) if Path(wish.url).exists() else wish.url
-        try:
-            folder.fetch(url or pin.repository, f"refs/tags/{new.tag}", *options)
-        except GitError:
-            return found
-        found |= by_message(folder, ("FETCH_HEAD",), patches)
-    return found
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Patch name → what its trailers say that the release has of it, and what a commit of the
+    release's history says.
+    """
+    found = {patch.name: said for patch in patches if (said := in_tag(patch, new.tag))}
+    if wish.kind != "git":  # an sdist has no history
+        return found, {}
+    folder = Git(there.root / "history")
+    folder.root.mkdir()
+    folder.raw("init", "--quiet", "--bare")
+    # Commits only, none that the old release has.
+    options = ("--filter=tree:0", f"--shallow-exclude=refs/tags/{pin.tag}")
+    url = str(Path(wish.url).expanduser().absolute()) if Path(wish.url).exists() else wish.url
+    try:
+        folder.fetch(url or pin.repository, f"refs/tags/{new.tag}", *options)
+    except GitError:
+        return found, {}
+    commits = _commits(folder, ("FETCH_HEAD",))
+    return found, {p.name: said for p in patches if (said := _newest(commits, p))}
+
+
+def _newest(commits: Iterable[_Commit], patch: Patch) -> str:
+    for commit in commits:
+        claim = _claim(commit, patch, None, {})
+        if claim:
+            return claim.shown
+    return ""
 
 
 def _numbers(tag: str) -> list[int]:

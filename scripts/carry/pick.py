@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
-import os
+import hashlib
 import re
 import shlex
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scripts.carry import history, threeway
+from scripts.carry import fork as forks
+from scripts.carry import history, kept, made, threeway
+from scripts.carry.fork import Target
 from scripts.carry.threeway import Item, Row
-from scripts.core.errors import Conflict, OverlayError
+from scripts.core import git as gits
+from scripts.core.errors import OverlayError
 from scripts.core.git import Git, GitError
 from scripts.core.layout import SCRATCH, Layout
 from scripts.release import index
@@ -23,33 +24,38 @@ from scripts.release.pin import Pin
 from scripts.series import mails, stack
 from scripts.series.mails import Patch
 
-_X = "-x"  # name the commit that each one came from
 _TREE_BYTES = 1 << 29
 
 
 @dataclass(frozen=True)
-class Target:
-    """What `pick` is asked for. `numbers` is a part of the series like `1,3-4`, empty for all."""
-
-    fork: str
-    onto: str
-    branch: str
-    numbers: str = ""
-
-
-@dataclass(frozen=True)
 class Picked:
-    """The outcome of `pick`. `tip` is empty where the fork has it all already, or in a dry run.
+    """The outcome of `pick`. `tip` is empty where nothing was carried, or in a dry run.
 
-    `kept` is where a person goes on after a conflict, with `steps` as what to type.
+    `release` is the one that the fork's commit stands on, where it says so. `kept` is where a
+    person goes on after a conflict, with `steps` as what to type; `aside` holds what a person left
+    there beside the result.
     """
 
     rows: tuple[Row, ...]
     onto: str
     tip: str = ""
     new: bool = False
+    release: str = ""
     kept: Path | None = None
     steps: str = ""
+    aside: Path | None = None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One run: where it works, what it carries and onto what."""
+
+    layout: Layout
+    pin: Pin
+    patches: tuple[Patch, ...]
+    target: Target
+    fork: Git
+    onto: str
 
 
 def default_branch(pin: Pin) -> str:
@@ -63,100 +69,77 @@ def pick(
 
     A conflict leaves the fork as it was, and the work in `Picked.kept`, but in a dry run.
     """
-    fork, onto = _opened(target)
-    _refuse_branch(fork, target, dry_run=dry_run)
-    kept = layout.kept / f"pick-{target.branch.replace('/', '-')}"
-    again = f"make pick FORK={shlex.quote(target.fork)} ONTO={onto[:12]} BRANCH={target.branch}"
-    if kept.exists() and not dry_run:
-        return _finish(layout, fork, onto, target, kept, again)
-    items, notes = _items(layout, pin, patches, target)
-    with _apart(layout, fork, onto) as git:
-        known = _known(git, fork, pin, onto, patches, items)
-        items = tuple(replace(item, there=known.get(item.name, "")) for item in items)
-        rows = threeway.carry(git, items, _X)
-        said = tuple(_said(git, pin, fork, onto, row, notes) for row in rows)
-        if any(row.outcome == "conflict" for row in rows):
-            if dry_run:
-                return Picked(said, onto)
-            _refuse_other(fork, target, "")
-            threeway.stop_at_conflict(git, items, rows, _X)
-            kept.parent.mkdir(exist_ok=True)
-            os.rename(git.root, kept)
-            return Picked(said, onto, kept=kept, steps=threeway.steps(layout, Git(kept), again))
+    fork, onto = forks.opened(target)
+    forks.refuse_branch(fork, target, dry_run=dry_run)
+    job = _Job(layout, pin, patches, target, fork, onto)
+    waits = None if dry_run else _waiting(job)
+    with _apart(job) as git:
+        items, notes = _items(job, git)
+        rows = threeway.carry(git, items)
+        if waits:
+            return _finish(job, waits, rows)
         tip = git.out("rev-parse", "HEAD")
+        release = history.tag_of(git, onto)
+        if any(row.outcome == "conflict" for row in rows):
+            said = tuple(_said(job, git, row, notes, release) for row in rows)
+            if dry_run:
+                return Picked(said, onto, release=release)
+            forks.refuse_other(fork, target, "")
+            return _stop(job, git, items, said, release)
+        said = tuple(_said(job, git, row, notes, release) for row in rows)
         if dry_run or tip == onto:
-            return Picked(said, onto)
-        return Picked(said, onto, tip, _branch(git, fork, target, tip, onto))
+            return Picked(said, onto, release=release)
+        new = forks.branch(git, fork, target, tip, onto)
+        return Picked(said, onto, tip, new, release)
 
 
-def _opened(target: Target) -> tuple[Git, str]:
-    """The fork and the full id of the commit to pick onto."""
-    if not target.fork or not target.onto:
-        raise OverlayError(
-            "pick needs a fork and a commit of it",
-            hint="make pick FORK=path/to/the/fork ONTO=main",
-        )
-    folder = Path(target.fork).expanduser().absolute()
-    fork = Git(folder)
-    if not folder.is_dir() or not fork.ok("rev-parse", "--git-dir"):
-        raise OverlayError(f"{folder} is no git repository", hint="FORK names a clone of the fork")
-    try:
-        rev = f"{target.onto}^{{commit}}"
-        onto = fork.out("rev-parse", "--verify", "--quiet", "--end-of-options", rev).split("\n")[-1]
-    except GitError as error:
-        raise OverlayError(
-            f"{folder} has no commit {target.onto!r}",
-            hint=f"see git -C {shlex.quote(str(folder))} branch --all",
-        ) from error
-    if not fork.ok("cat-file", "-e", f"{onto}:vllm/__init__.py"):
-        raise OverlayError(
-            f"{target.onto} of {folder} is not a vLLM tree", hint="ONTO names a commit of vLLM"
-        )
-    return fork, onto
+def _waiting(job: _Job) -> Path | None:
+    """Where a person's work on a pick waits: of this branch, or onto this commit."""
+    mine = {place: marks for place, marks in kept.waiting(job.layout).items()
+            if marks.get("fork") == forks.identity(job.fork)}  # fmt: skip
+    named = [place for place, marks in mine.items() if marks["branch"] == job.target.branch]
+    same = [place for place, marks in mine.items() if marks["onto"] == job.onto]
+    return next(iter(named + same), None)
 
 
-def _refuse_branch(fork: Git, target: Target, *, dry_run: bool) -> None:
-    if not fork.ok("check-ref-format", "--branch", target.branch):
-        raise OverlayError(f"{target.branch!r} is no name for a branch", hint="BRANCH=other-name")
-    objects = fork.out("rev-parse", "--path-format=absolute", "--git-path", "objects")
-    if not dry_run and not os.access(objects, os.W_OK):
-        raise OverlayError(
-            f"cannot write {objects}: the fork is read-only here",
-            hint="make it writable for this user, or pick into a clone of it;"
-            " DRY_RUN=1 shows what would happen",
-        )
+def _stop(
+    job: _Job, git: Git, items: tuple[Item, ...], rows: tuple[Row, ...], release: str
+) -> Picked:
+    told = kept.stop_at_conflict(git, items, rows)
+    identity = forks.identity(job.fork)
+    key = hashlib.sha256(f"{identity}\0{job.target.branch}".encode()).hexdigest()[:8]
+    name = f"pick-{re.sub(r'[^A-Za-z0-9._]+', '-', job.target.branch)}-{key}"
+    again = job.target.again(job.onto)
+    marks = {"fork": identity, "branch": job.target.branch, "onto": job.onto}
+    place = kept.park(job.layout, git, name, again, **marks)
+    steps = kept.steps(job.layout, Git(place), again)
+    return Picked(tuple(told), job.onto, release=release, kept=place, steps=steps)
 
 
-def _refuse_other(fork: Git, target: Target, tip: str) -> None:
-    """Raise where the branch is there and is not `tip`."""
-    ref = f"refs/heads/{target.branch}"
-    found = fork.out("rev-parse", ref) if fork.ok("show-ref", "--verify", "--quiet", ref) else tip
-    if found != tip:
-        raise OverlayError(
-            f"the fork has a branch {target.branch} already, at {found[:12]}",
-            hint=f"name another: BRANCH=…, or put it aside:"
-            f" git -C {shlex.quote(str(fork.root))} branch -m {target.branch} {target.branch}-old",
-        )
-
-
-def _items(
-    layout: Layout, pin: Pin, patches: tuple[Patch, ...], target: Target
-) -> tuple[tuple[Item, ...], dict[str, str]]:
+def _items(job: _Job, git: Git) -> tuple[tuple[Item, ...], dict[str, str]]:
     """What to carry, in order, and what to say of each: its needs, and why it came along."""
+    patches = job.patches
     needs = mails.needs(patches)
-    asked = mails.chosen(patches, target.numbers)
+    asked = mails.chosen(patches, job.target.numbers)
     needed_by: dict[str, str] = {}
     for name in sorted(asked):
         for need in needs[name]:
             if need not in asked:
                 needed_by.setdefault(need, name)
-    _, commits = stack.commits(layout, pin, patches)
+    _, commits = stack.commits(job.layout, job.pin, patches)
+    wanted = [(patch, commit) for patch, commit in zip(patches, commits, strict=True)
+              if patch.name in asked or patch.name in needed_by]  # fmt: skip
+    ids = history.patch_ids(git, tuple(commit for _, commit in wanted))
+    ours = {patch.name: key for (patch, _), key in zip(wanted, ids, strict=True)}
+    span = forks.since_pin(job.fork, job.pin, job.onto)
+    claims = history.claims(git, span, tuple(patch for patch, _ in wanted), ours)
     items, notes = [], {}
-    for patch, commit in zip(patches, commits, strict=True):
-        if patch.name not in asked and patch.name not in needed_by:
-            continue
-        items.append(Item(layout.patches / patch.name, commit, needs[patch.name]))
-        said = [f"needs {', '.join(n[:4] for n in needs[patch.name])}"] * bool(needs[patch.name])
+    for patch, commit in wanted:
+        named = made.commit(git, made.tree(git, commit), f"{commit}^", commit,
+                            f"(cherry picked from commit {commit})")  # fmt: skip
+        items.append(Item(job.layout.patches / patch.name, named, needs[patch.name],
+                          claims=claims[patch.name]))  # fmt: skip
+        said = [f"needs {threeway.numbers(needs[patch.name])}"] * bool(needs[patch.name])
         if patch.name in needed_by:
             said.append(f"not asked for, {needed_by[patch.name][:4]} needs it")
         notes[patch.name] = "; ".join(said)
@@ -164,8 +147,9 @@ def _items(
 
 
 @contextmanager
-def _apart(layout: Layout, fork: Git, onto: str) -> Iterator[Git]:
+def _apart(job: _Job) -> Iterator[Git]:
     """A repository with `onto` checked out, and the objects of the fork and of the work clone."""
+    layout, fork, onto = job.layout, job.fork, job.onto
     index.require_space(layout.build, _TREE_BYTES, "a checkout of the fork")
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=layout.build) as folder:
         git = Git(Path(folder) / "vllm")
@@ -180,81 +164,67 @@ def _apart(layout: Layout, fork: Git, onto: str) -> Iterator[Git]:
         except GitError as error:
             if not re.search(r"unable to read|missing|bad object", error.stderr):
                 raise
+            at = f"git -C {shlex.quote(str(fork.root))}"
+            get = f"{at} fetch --refetch --no-filter"
+            if gits.require() < (2, 36):
+                get = f"{at} worktree add --detach ../files-of-{onto[:12]} {onto[:12]}"
             raise OverlayError(
                 f"{fork.root} lacks files of {onto[:12]}: {error.stderr.strip()}",
-                hint="a clone with --filter gets them by: git -C"
-                f" {shlex.quote(str(fork.root))} fetch --refetch --no-filter",
+                hint=f"a clone with --filter gets them by: {get}",
             ) from error
 
 
-def _known(
-    git: Git, fork: Git, pin: Pin, onto: str, patches: tuple[Patch, ...], items: tuple[Item, ...]
-) -> dict[str, str]:
-    """Patch name → the fork's commit that has it already."""
-    chosen = tuple(p for p in patches if p.name in {item.name for item in items})
-    ids = history.patch_ids(git, tuple(item.commit for item in items))
-    ours = dict(zip((item.name for item in items), ids, strict=True))
-    span = _since_pin(fork, pin, onto)
-    return history.by_message(git, span, chosen) | history.by_change(git, span, chosen, ours)
-
-
-def _since_pin(fork: Git, pin: Pin, onto: str) -> tuple[str, ...]:
-    """Arguments of `git log` for what `onto` has and the pinned release has not."""
-    if fork.ok("cat-file", "-e", f"{pin.commit}^{{commit}}"):
-        bases = fork.lines("merge-base", pin.commit, onto) if fork.ok(
-            "merge-base", pin.commit, onto) else []  # fmt: skip
-        if bases:
-            return (f"{bases[0]}..{onto}",)
-    # Without common history, as in a fork that began with an archive: what may be of the series
-    # was made in the months around the release at the earliest.
-    start = datetime.date.fromisoformat(pin.released) - datetime.timedelta(days=120)
-    return (f"--since={start}T00:00:00Z", onto)
-
-
-def _said(git: Git, pin: Pin, fork: Git, onto: str, row: Row, notes: dict[str, str]) -> Row:
+def _said(job: _Job, git: Git, row: Row, notes: dict[str, str], release: str) -> Row:
     """The row with what a person wants to know of it."""
-    detail = [row.detail] if row.detail else []
+    patch = next(patch for patch in job.patches if patch.name == row.name)
+    details = [*row.details]
     if row.outcome == "conflict":
-        for path in row.paths:
-            log = git.lines("log", "-3", "--format=%h %s", *_since_pin(fork, pin, onto), "--", path)
-            theirs = "; ".join(log) or "the fork's own history"
-            detail.append(f"{path}: the fork has {theirs}")
-    if notes[row.name]:
-        detail.append(notes[row.name])
-    return replace(row, detail="; ".join(detail))
+        details = [*_conflicts(job, git, row, patch), *details]
+    upstream = history.in_tag(patch, release) if release else ""
+    if upstream and row.outcome != "already there":
+        details.append(upstream)
+    if notes[row.name] and row.outcome != "not tried":
+        details.append(notes[row.name])
+    return replace(row, details=tuple(details))
 
 
-def _branch(git: Git, fork: Git, target: Target, tip: str, onto: str) -> bool:
-    """Make the branch in the fork. False where it is there, and is the same."""
-    _refuse_other(fork, target, tip)
-    ref = f"refs/heads/{target.branch}"
-    if fork.ok("show-ref", "--verify", "--quiet", ref):
-        return False
-    try:
-        threeway.deliver(git, fork, tip, onto)
-        # The zeros: only where nobody made it in the meantime.
-        fork.raw("update-ref", "-m", "pick", ref, tip, "0" * 40)
-    except GitError as error:
-        raise OverlayError(
-            f"cannot make branch {target.branch} in {fork.root}: {error.stderr.strip()}",
-            hint="make the fork writable for this user, or name another branch: BRANCH=…",
-        ) from error
-    return True
+def _conflicts(job: _Job, git: Git, row: Row, patch: Patch) -> list[str]:
+    """Where a patch conflicts, with the fork's commits there."""
+    span = forks.since_pin(job.fork, job.pin, job.onto)
+    by: dict[str, list[str]] = {}
+    for path in row.paths:
+        log = git.lines("log", "-3", "--format=%h %s", *span, "--", path)
+        by.setdefault("; ".join(log) or "the fork's own history", []).append(path)
+    said = [f"{', '.join(paths)}: the fork has {log}" for log, paths in by.items()]
+    ours = {diff.path for diff in patch.diffs
+            if any(line.endswith(b"\r") for hunk in diff.hunks for line in hunk.lines)}  # fmt: skip
+    eol = git.lines("ls-files", "--eol", "--", *row.paths)
+    crlf = [line.partition("\t")[2] for line in eol if line.startswith("i/crlf")]
+    if set(crlf) - ours:
+        said.append("the fork stores CRLF line ends where the release has LF: pick onto a commit"
+                    " with LF (git add --renormalize .)")  # fmt: skip
+    return said
 
 
-def _finish(layout: Layout, fork: Git, onto: str, target: Target, kept: Path, again: str) -> Picked:
-    """Take over what a person made of a pick that had stopped."""
-    git = Git(kept)
-    if threeway.in_session(git):
-        raise Conflict(
-            f"a pick as {target.branch} is unfinished in {layout.shown(kept)}",
-            hint=threeway.steps(layout, git, again),
-        )
-    threeway.refuse_unfinished(layout, git, onto, again)
-    log = git.lines("log", "--reverse", "--format=%H%x00%s", f"{onto}..HEAD")
-    rows = tuple(Row(subject, "3-way", commit=commit) for commit, _, subject in
-                 (line.partition("\0") for line in log))  # fmt: skip
+def _finish(job: _Job, place: Path, rows: list[Row]) -> Picked:
+    """Take over what a person made of a pick that had stopped. `rows` are those of a new one."""
+    git, again = Git(place), job.target.again(job.onto)
+    kept.refuse_unfinished(job.layout, git, job.onto, f"a pick as {job.target.branch}", again)
+    log = git.lines("log", "--reverse", "--format=%H%x00%s", f"{job.onto}..HEAD")
+    made_of = {subject: commit for commit, _, subject in (line.partition("\0") for line in log)}
+    told = []
+    for row in rows:
+        patch = next(patch for patch in job.patches if patch.name == row.name)
+        commit = made_of.pop(patch.subject, "")
+        if commit:
+            told.append(Row(row.name, "3-way", row.details * (row.outcome != "conflict"), commit))
+        elif row.outcome in ("already there", "other version", "left out"):
+            told.append(row)
+        else:
+            told.append(Row(row.name, "left out", ("by hand",)))
+    told += [Row(subject, "3-way", ("a commit of yours",), commit)
+             for subject, commit in made_of.items()]  # fmt: skip
     tip = git.out("rev-parse", "HEAD")
-    new = tip != onto and _branch(git, fork, target, tip, onto)
-    shutil.rmtree(kept)
-    return Picked(rows, onto, "" if tip == onto else tip, new)
+    new = tip != job.onto and forks.branch(git, job.fork, job.target, tip, job.onto)
+    aside = kept.dispose(job.layout, place)
+    return Picked(tuple(told), job.onto, "" if tip == job.onto else tip, new, aside=aside)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import tempfile
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from scripts.carry import bare, history, threeway
+from scripts.carry import bare, history, kept, threeway
 from scripts.carry.threeway import Item, Row
-from scripts.core.errors import Conflict, OverlayError
+from scripts.core.errors import OverlayError
 from scripts.core.git import Git, GitError
 from scripts.core.layout import SCRATCH, Layout, write_whole
 from scripts.release import lookup, source
@@ -24,8 +21,17 @@ from scripts.series import clone, mails, stack
 from scripts.series.mails import Patch
 
 Say = Callable[[str], None]
-Verdict = Literal["unchanged", "shifted", "upstreamed", "upstreamed differently", "conflict",
-                  "not tried"]  # fmt: skip
+Verdict = Literal["unchanged", "shifted", "upstreamed", "upstreamed differently", "left out",
+                  "conflict", "not tried"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What is said of a patch on a release: by its trailers, by the release's history, by tests."""
+
+    trailers: str
+    history: str
+    tested: bare.Outcome
 
 
 @dataclass(frozen=True)
@@ -59,21 +65,8 @@ def shown(done: Rolled) -> list[str]:
     lines = []
     for fate in done.fates:
         lines.append(f"{fate.name}: {fate.verdict}{'' if fate.carried else ', not carried'}")
-        lines += [wrapped for detail in fate.details for wrapped in _wrapped(detail)]
+        lines += [line for detail in fate.details for line in threeway.wrapped(detail)]
     return [*lines, *done.summary]
-
-
-def _wrapped(detail: str) -> list[str]:
-    """A patch may conflict in dozens of files."""
-    lines = []
-    for text in detail.split("\n"):
-        body = text.lstrip()
-        first = "  " + text[: len(text) - len(body)]
-        lines += textwrap.wrap(
-            body, 100, initial_indent=first, subsequent_indent="      ",
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
-    return lines
 
 
 def roll(
@@ -91,9 +84,9 @@ def roll(
     With `dry_run` it only reports.
     """
     _refuse(layout, pin, new, patches, wish, dry_run=dry_run)
-    kept = layout.kept / f"roll-{new.tag}"
-    if kept.exists() and not dry_run:
-        return _finish(layout, pin, new, patches, kept)
+    place = layout.kept / f"roll-{new.tag}"
+    if place.exists() and not dry_run:
+        return _finish(layout, pin, new, patches, place)
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=layout.build) as folder:
         there = bare.root(layout, Path(folder))
         say(f"{new.project} {new.tag} from {wish.kind} …")
@@ -101,8 +94,10 @@ def roll(
         _refuse_other_commit(there, new)
         bare.lend_pinned(layout, pin, there)
         tested = bare.test(layout, there, new, patches, say=say)
-        known = history.in_release(there, pin, new, patches, wish)
-        return _carry(layout, pin, new, patches, there, known, tested, kept, dry_run=dry_run)
+        known, claimed = history.in_release(there, pin, new, patches, wish)
+        words = {patch.name: _Words(known.get(patch.name, ""), claimed.get(patch.name, ""),
+                                    tested[patch.name]) for patch in patches}  # fmt: skip
+        return _carry(layout, pin, new, patches, there, words, dry_run=dry_run)
 
 
 def _refuse(
@@ -147,9 +142,7 @@ def _carry(
     new: Pin,
     patches: tuple[Patch, ...],
     there: Layout,
-    known: Mapping[str, str],
-    tested: Mapping[str, bare.Outcome],
-    kept: Path,
+    words: Mapping[str, _Words],
     *,
     dry_run: bool,
 ) -> Rolled:
@@ -160,7 +153,7 @@ def _carry(
     items = tuple(
         # Only its own tests show that the release needs it no more.
         Item(layout.patches / patch.name, commit, needs[patch.name],
-             there=tested[patch.name].said if tested[patch.name].all_pass else "")
+             there=words[patch.name].tested.said if words[patch.name].tested.all_pass else "")
         for patch, commit in zip(patches, commits, strict=True)
     )  # fmt: skip
     rows = threeway.carry(git, items)
@@ -168,49 +161,55 @@ def _carry(
     written = list(stack.exported(git, base, tip).values())
     carried = dict(zip((row.name for row in rows if row.commit), written, strict=True))
     fates = tuple(
-        _fate(patch, row, known.get(patch.name, ""), tested[patch.name], carried.get(patch.name))
+        _fate(patch, row, words[patch.name], carried.get(patch.name))
         for patch, row in zip(patches, rows, strict=True)
     )
     summary = _range_diff(layout, git, new, f"{old}..{(old, *commits)[-1]}", f"{base}..{tip}")
     if dry_run:
         return Rolled(fates, summary)
     if any(row.outcome == "conflict" for row in rows):
-        threeway.stop_at_conflict(git, items, rows)
-        kept.parent.mkdir(exist_ok=True)
-        os.rename(there.clone, kept)
-        return Rolled(fates, summary, kept=kept, steps=_steps(layout, new, Git(kept)))
+        kept.stop_at_conflict(git, items, rows)
+        place = kept.park(layout, git, f"roll-{new.tag}", _again(new), onto=base)
+        return Rolled(fates, summary, kept=place, steps=kept.steps(layout, Git(place), _again(new)))
     return Rolled(fates, summary, _take(layout, new, git, base, tip))
 
 
-def _steps(layout: Layout, new: Pin, git: Git) -> str:
-    again = f"make roll TAG={new.tag} SHA256={new.sdist.sha256} COMMIT={new.commit}"
-    return threeway.steps(layout, git, again)
+def _again(new: Pin) -> str:
+    return f"make roll TAG={new.tag} SHA256={new.sdist.sha256} COMMIT={new.commit}"
 
 
-def _fate(patch: Patch, row: Row, known: str, tested: bare.Outcome, carried: bytes | None) -> Fate:
-    details = [said for said in (known, tested.said) if said]
+def _fate(patch: Patch, row: Row, words: _Words, carried: bytes | None) -> Fate:
+    all_pass = words.tested.all_pass
+    details = [said for said in (words.trailers, words.tested.said) if said]
     verdict: Verdict
-    if row.outcome == "already there" and not tested.all_pass:
+    if row.outcome == "already there" and not all_pass:
         verdict = "upstreamed"
-        details.insert(0, row.detail)
-    elif known or tested.all_pass:
+        details[:0] = row.details
+    elif words.trailers or all_pass or (words.history and carried is None):
         verdict = "upstreamed differently"
         if row.outcome != "already there":
             details.append(f"ours {_way(row)}")
-    elif row.outcome in ("conflict", "not tried"):
-        verdict = "conflict" if row.outcome == "conflict" else "not tried"
-        details.insert(0, ", ".join(row.paths) or row.detail)
+    elif row.outcome in ("conflict", "not tried", "left out"):
+        verdict = row.outcome
+        details[:0] = [", ".join(row.paths), *row.details] if row.paths else row.details
     else:
         same = carried is not None and _diff(carried) == _diff(patch.raw)
         verdict = "unchanged" if same else "shifted"
+        details[:0] = row.details
+    if words.history:
+        but = "" if carried is None else " says that it is there; the tree has not all of it"
+        details.append(f"{words.history}{but}")
     stops = row.outcome in ("conflict", "not tried")
     return Fate(patch.name, verdict, tuple(details), carried is not None, stops)
 
 
 def _way(row: Row) -> str:
+    said = "".join(f"; {detail}" for detail in row.details)
     if row.paths:
-        return f"conflicts in {', '.join(row.paths)}"
-    return f"was not tried, it {row.detail}" if row.detail else f"is carried ({row.outcome})"
+        return f"conflicts in {', '.join(row.paths)}{said}"
+    if row.outcome == "not tried":
+        return f"was not tried, it {row.details[0]}"
+    return f"is {'left out' if row.outcome == 'left out' else f'carried ({row.outcome})'}{said}"
 
 
 def _diff(raw: bytes) -> bytes:
@@ -257,14 +256,11 @@ def _take(layout: Layout, new: Pin, git: Git, base: str, tip: str) -> bool:
     return True
 
 
-def _finish(layout: Layout, pin: Pin, new: Pin, patches: tuple[Patch, ...], kept: Path) -> Rolled:
+def _finish(layout: Layout, pin: Pin, new: Pin, patches: tuple[Patch, ...], place: Path) -> Rolled:
     """Take over what a person made of a roll that had stopped."""
-    git = Git(kept)
-    steps = _steps(layout, new, git)
-    if threeway.in_session(git):
-        raise Conflict(f"a roll to {new.tag} is unfinished in {layout.shown(kept)}", hint=steps)
-    base = source.base(Layout(layout.root, kept, adopted=False), new)
-    threeway.refuse_unfinished(layout, git, base, steps)
+    git = Git(place)
+    base = source.base(Layout(layout.root, place, adopted=False), new)
+    kept.refuse_unfinished(layout, git, base, f"a roll to {new.tag}", _again(new))
     tip = git.out("rev-parse", "HEAD")
     written = stack.exported(git, base, tip)
     now = {mails.parse(name, raw).subject: raw for name, raw in written.items()}
@@ -278,5 +274,7 @@ def _finish(layout: Layout, pin: Pin, new: Pin, patches: tuple[Patch, ...], kept
     old, commits = stack.commits(layout, pin, patches)
     summary = _range_diff(layout, git, new, f"{old}..{(old, *commits)[-1]}", f"{base}..{tip}")
     moved = _take(layout, new, git, base, tip)
-    shutil.rmtree(kept)
+    aside = kept.dispose(layout, place)
+    if aside:
+        summary += (f"what you had there beside the result is in {layout.shown(aside)}",)
     return Rolled(tuple(fates), summary, moved)

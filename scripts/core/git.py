@@ -17,10 +17,16 @@ from scripts.core.errors import OverlayError
 # (RFC 2606) can never be somebody's address.
 IDENTITY = ("vllm-mm-patches maintainers", "maintainers@vllm-mm-patches.invalid")
 
+# `merge-ort` is the default from here on; what it makes of a rename decides where a patch fits.
+LEAST = (2, 34)
+
 _SETTINGS = (
     # A hook of the user's checkout must not run, let alone veto or rewrite what we do.
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
+    # A person named this repository, so its owner may be another user (a container's mount). By
+    # name it would have to be the top of the checkout, with every link resolved.
+    "safe.directory=*",
     # Bytes in, bytes out, whatever the platform or the checkout's own configuration prefers.
     "core.autocrlf=false",
     "core.attributesFile=/dev/null",
@@ -85,6 +91,29 @@ def _folder(root: Path) -> Path:
     return Path(Git(root).out("rev-parse", "--absolute-git-dir"))
 
 
+@cache
+def require() -> tuple[int, int]:
+    """The version of git, once. Raises where there is none, or one that is too old."""
+    try:
+        done = subprocess.run(["git", "--version"], capture_output=True, text=True)
+    except OSError as error:
+        from scripts.core import packages
+
+        raise OverlayError(
+            "git is not installed",
+            hint=f"install it: {packages.line(packages.missing(os.environ))}",
+        ) from error
+    found = re.search(r"(\d+)\.(\d+)", done.stdout)
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    if version < LEAST:
+        said = done.stdout.strip() or done.stderr.strip() or "git says no version"
+        raise OverlayError(
+            f"{said} is too old: {LEAST[0]}.{LEAST[1]} or newer is needed",
+            hint="install a newer git, and have it first in PATH",
+        )
+    return version
+
+
 @dataclass(frozen=True)
 class Git:
     """Commands on the repository at `root`. Every one raises `GitError` when it fails."""
@@ -94,7 +123,8 @@ class Git:
 
     def raw(self, *args: str, stdin: bytes = b"") -> bytes:
         """The standard output of `git ARGS`, as bytes."""
-        settings = [word for item in self._settings() for word in ("-c", item)]
+        require()
+        settings = [word for item in _SETTINGS for word in ("-c", item)]
         return self._start([*settings, *args], args[0], _isolated(self.env), stdin)
 
     def out(self, *args: str) -> str:
@@ -124,17 +154,22 @@ class Git:
                listed.splitlines())}  # fmt: skip
         return ids.get(f"{ref}^{{}}", ids.get(ref, ""))
 
+    def why_not(self, *args: str) -> str:
+        """What `git ARGS` says when it fails, empty where it does not."""
+        try:
+            self.raw(*args)
+        except GitError as error:
+            return error.stderr.strip().removeprefix("fatal: ") or "no message"
+        return ""
+
     def _as_user(self, *args: str) -> bytes:
         """With the user's own configuration and environment.
 
         Credentials, proxies and `insteadOf` rewrites live there, and a remote needs them.
         """
+        require()
         env = {k: v for k, v in os.environ.items() if k not in _ELSEWHERE} | {"LC_ALL": "C"}
         return self._start(list(args), args[0], env)
-
-    def _settings(self) -> tuple[str, ...]:
-        # The caller named this folder, so its owner may be another user (a container's mount).
-        return (*_SETTINGS, f"safe.directory={self.root}")
 
     def path(self, name: str) -> Path:
         """Where git keeps its file `name`, of those that are of this checkout alone."""
@@ -143,20 +178,8 @@ class Git:
     def _start(
         self, args: list[str], name: str, env: Mapping[str, str], stdin: bytes = b""
     ) -> bytes:
-        try:
-            done = subprocess.run(
-                ["git", "-C", str(self.root), *args],
-                env=env,
-                input=stdin,
-                capture_output=True,
-            )
-        except FileNotFoundError as error:
-            from scripts.core import packages
-
-            raise OverlayError(
-                "git is not installed",
-                hint=f"install it: {packages.line(packages.missing(env))}",
-            ) from error
+        command = ["git", "-C", str(self.root), *args]
+        done = subprocess.run(command, env=env, input=stdin, capture_output=True)
         if done.returncode != 0:
             raise GitError(name, os.fsdecode(done.stderr or done.stdout))
         return done.stdout

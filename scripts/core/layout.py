@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shlex
@@ -104,6 +105,21 @@ def locked(layout: Layout, verb: str) -> Iterator[None]:
             shutil.rmtree(left, ignore_errors=True)  # its git may still be ending
         yield
         file.truncate(0)
+
+
+def move_folder(folder: Path, place: Path) -> None:
+    """Move a folder to `place`, which may be on another disk: it is there whole, or not at all."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.rename(folder, place)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        part = place.with_name(f"{SCRATCH}{place.name}")
+        shutil.rmtree(part, ignore_errors=True)  # by a run that was killed
+        shutil.copytree(folder, part, symlinks=True)
+        os.rename(part, place)
+        shutil.rmtree(folder)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -12,8 +12,16 @@ from scripts.release import source
 from scripts.release.pin import Pin
 
 _COMMIT = "%m%x00%H%x00%P%x00%T%x00%ce%x00%ct %at%x00%s"
-# What git keeps for the length of a session.
-_SESSIONS = {"rebase-apply/applying": "am", "rebase-apply": "rebase", "rebase-merge": "rebase"}
+# What git keeps for the length of a session; the first that is there, for a rebase picks, too.
+_SESSIONS = {
+    "rebase-apply/applying": "am",
+    "rebase-apply": "rebase",
+    "rebase-merge": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "MERGE_HEAD": "merge",
+    "BISECT_LOG": "bisect",
+}
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,7 @@ class State:
     """What the work clone holds. `edits` and `strangers` are tracked edits and untracked files.
 
     `session` is the git command that a person has begun and not ended, empty where there is none;
+    `conflicts` are files of a merge that nobody mended, `rejects` hunks that found no place;
     `lock` is the lock of git's index, where one is held or was left by a git that was killed.
     """
 
@@ -41,6 +50,8 @@ class State:
     edits: tuple[str, ...]
     strangers: tuple[str, ...]
     session: str
+    conflicts: tuple[str, ...]
+    rejects: tuple[str, ...]
     lock: str
 
 
@@ -61,16 +72,46 @@ def state(layout: Layout, pin: Pin) -> State:
         commits=_commits(git, pin, base, tip) if tip else (),
         edits=tuple(sorted(e[3:] for e in entries if e and not e.startswith("??"))),
         strangers=tuple(sorted(e[3:] for e in entries if e.startswith("??"))),
-        session=_session(git),
+        session=session(git),
+        conflicts=tuple(
+            sorted({line.partition("\t")[2] for line in git.lines("ls-files", "--unmerged")})
+        ),
+        rejects=rejects(git),
         lock=str(lock) if (lock := git.path("index.lock")).exists() else "",
     )
 
 
-def _session(git: Git) -> str:
+def session(git: Git) -> str:
+    """The git command that a person has begun there and not ended, empty where there is none."""
     for path, command in _SESSIONS.items():
         if git.path(path).exists():
             return command
+    todo = git.path("sequencer/todo")  # between two of several, as after `git commit`
+    if todo.is_file():
+        return "revert" if todo.read_text().startswith("revert ") else "cherry-pick"
     return ""
+
+
+def way_out(command: str, at: str) -> str:
+    """What to type to end the session of `command`; `at` is git with the place."""
+    if command == "bisect":
+        return f"end it: {at} bisect reset"
+    return (
+        f"finish it: mend what `{at} status` lists, {at} add --update, {at} {command} --continue;"
+        f" or drop it: {at} {command} --abort"
+    )
+
+
+def strangers(git: Git) -> tuple[str, ...]:
+    """Files that git does not track, and rejected hunks, also where .gitignore names them."""
+    listed = git.out("ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    return tuple(sorted({path for path in listed if path} | set(rejects(git))))
+
+
+def rejects(git: Git) -> tuple[str, ...]:
+    """What `git apply --reject` left of hunks that found no place."""
+    return tuple(sorted(p for p in git.out("ls-files", "--others", "-z", "--", "*.rej").split("\0")
+                        if p))  # fmt: skip
 
 
 def _commits(git: Git, pin: Pin, base: str, tip: str) -> tuple[Commit, ...]:
@@ -113,8 +154,13 @@ def refuse_unsafe(layout: Layout, pin: Pin, now: State) -> None:
     if now.session:
         raise OverlayError(
             f"an unfinished git {now.session} is open in {clone}",
-            hint=f"finish it: git -C {clone} {now.session} --continue,"
-            f" or drop it: git -C {clone} {now.session} --abort",
+            hint=way_out(now.session, f"git -C {clone}"),
+        )
+    if now.conflicts:
+        raise OverlayError(
+            f"{clone} has files in conflict: {', '.join(now.conflicts)}",
+            hint=f"mend them, then git -C {clone} add --update and commit;"
+            f" or give that up: git -C {clone} checkout HEAD -- {shlex.join(now.conflicts)}",
         )
     if now.edits:
         raise OverlayError(

@@ -74,6 +74,26 @@ class Patch:
         return [value for key, value in self.trailers if key == trailer]
 
 
+_MARKER = re.compile(rb"(?:<<<<<<<|>>>>>>>|\|\|\|\|\|\|\|) |=======$")
+_HEADINGS = (".md", ".rst", ".txt")  # where a line of `=` underlines a title
+
+
+def unfinished(patch: Patch) -> list[str]:
+    """What a merge left that nobody mended: markers in added lines, rejected hunks, as places."""
+    found = [f"{diff.path} is a rejected hunk" for diff in patch.diffs
+             if diff.new and diff.path.endswith(".rej")]  # fmt: skip
+    for diff in patch.diffs:
+        for hunk in diff.hunks:
+            at = hunk.new.start
+            for line in hunk.lines:
+                marker = line.startswith(b"+") and _MARKER.match(line[1:].rstrip(b"\r"))
+                title = marker and marker[0] == b"=======" and diff.path.endswith(_HEADINGS)
+                if marker and not title:
+                    found.append(f"{diff.path}:{at}: {line[1:].decode(errors='replace').rstrip()}")
+                at += line.startswith((b" ", b"+"))
+    return found
+
+
 def slug(subject: str) -> str:
     """The file name that `git format-patch --keep-subject` derives from `subject`, less number.
 

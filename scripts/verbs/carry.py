@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from scripts.carry import pick, roll, threeway
+from scripts.carry import fork, pick, roll, threeway
+from scripts.carry.threeway import Row
 from scripts.core import layout
 from scripts.core.errors import Conflict, OverlayError
 from scripts.core.layout import Layout
@@ -17,25 +18,45 @@ from scripts.verbs import say
 def pick_series(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     branch = args.branch or pick.default_branch(release)
-    target = pick.Target(args.fork, args.onto, branch, args.patches)
+    target = fork.Target(args.fork, args.onto, branch, args.patches)
     with layout.locked(where, "pick"):
         patches = mails.load(where.patches)
         if not where.clone.exists():
             source.fetch(where, release, args.source, args.git_url)
         done = pick.pick(where, release, patches, target, dry_run=args.dry_run)
-    for line in threeway.shown(done.rows):
+    stopped = [row for row in done.rows if row.outcome == "conflict"]
+    for line in (*(_stopped(done, stopped, where) if stopped else ()), *threeway.shown(done.rows)):
         print(line)
-    conflicts = [row.name for row in done.rows if row.outcome == "conflict"]
-    if conflicts:
+    if stopped:
         steps = done.steps or "without DRY_RUN=1, pick stops where you can mend it"
-        raise Conflict(f"conflict in {', '.join(conflicts)}; the fork is as it was", hint=steps)
+        names = threeway.numbers(row.name for row in stopped)
+        raise Conflict(f"conflict in {names}; the fork is as it was", hint=steps)
     if args.dry_run:
         return
+    if done.aside:
+        print(f"what you had there beside the result is in {where.shown(done.aside)}")
+    lacks = [row for row in done.rows if row.outcome in ("left out", "other version")]
+    but = f" but {threeway.numbers(row.name for row in lacks)}: see above" if lacks else ""
     if not done.tip:
-        print(f"nothing to pick: {args.onto} has it all")
+        print(f"nothing to pick: {args.onto} has it all{but}")
         return
     said = "picked as" if done.new else "already picked as"
-    print(f"{said} branch {branch} {done.tip[:12]}, on {args.onto} {done.onto[:12]}")
+    print(f"{said} branch {branch} {done.tip[:12]}, on {args.onto} {done.onto[:12]}{but}")
+
+
+def _stopped(done: pick.Picked, stopped: list[Row], where: Layout) -> list[str]:
+    """Two lines that say what happened and what to do."""
+    files = len({path for row in stopped for path in row.paths})
+    first = (
+        f"stopped: {threeway.numbers(row.name for row in stopped)} of {len(done.rows)} patches"
+        f" conflict in {files} file{'s' * (files != 1)}; the fork is as it was"
+    )
+    has = [row.name for row in stopped if done.release and any(
+        said.startswith(f"{done.release} has ") for said in row.details)]  # fmt: skip
+    skip = f"; {done.release} has {threeway.numbers(has)}, so --skip may do" if has else ""
+    if not done.kept:
+        return [first, f"do: run it without DRY_RUN=1, mend or leave out what conflicts{skip}"]
+    return [first, f"do: mend it in {where.shown(done.kept)} as the last lines say{skip}"]
 
 
 def roll_pin(args: argparse.Namespace, where: Layout) -> None:
