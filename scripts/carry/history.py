@@ -49,7 +49,8 @@ def claims(
     """
     commits = list(reversed(_commits(git, span)))
     paths = sorted({diff.path for patch in patches for diff in patch.diffs})
-    log = git.raw("log", *_PLAIN, *_PATCH, "--no-merges", "--format=commit %H", *span, "--", *paths)
+    log = git.raw("log", *_PLAIN, *_PATCH, "--no-merges", "--full-history",
+                  "--format=commit %H", *span, "--", *paths)  # fmt: skip
     ids = _ids(git, log)
     return {
         patch.name: tuple(claim for commit in commits

@@ -43,8 +43,9 @@ def tree(git: Git, commit: str) -> str:
 def merged(git: Git, onto: str, verb: str, commit: str) -> str:
     """The tree of `onto` after `cherry-pick` or `revert` of `commit`, empty where these conflict.
 
-    `git` has `onto` checked out after that.
+    HEAD is where it was before.
     """
+    before = git.out("rev-parse", "HEAD")
     git.raw("reset", "--quiet", "--hard", onto)
     try:
         git.raw(verb, "--no-commit", commit)
@@ -54,4 +55,4 @@ def merged(git: Git, onto: str, verb: str, commit: str) -> str:
             raise
         return ""
     finally:
-        git.raw("reset", "--quiet", "--hard", onto)
+        git.raw("reset", "--quiet", "--hard", before)

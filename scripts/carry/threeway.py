@@ -156,27 +156,16 @@ def _row(git: Git, item: Item, there: _There) -> Row:
         said = f"needs {numbers(missing)}, which is not carried"
         return Row(item.name, "not tried", (said,), source=item.commit)
     own = tuple(claim for claim in item.claims if claim.version)
-    if item.name in there.held.names and not _more_than_this(git, own, there.held):
+    if item.name in there.held.names and not versions.left_more(git, own, there.held):
         said = own[-1].shown if own else "its changes are all in the tree"
         return Row(item.name, "already there", (said,))
     return _another(git, item, own, there) if own else _pick(git, item, item.commit, there)
-
-
-def _more_than_this(git: Git, own: tuple[Claim, ...], held: Held) -> bool:
-    """Whether a version of the patch left something in the tree that this one has not."""
-    if not own or any(claim.same for claim in own):
-        return False
-    bare = made.commit(git, held.beneath, own[-1].commit, own[-1].commit)
-    return any(
-        made.merged(git, bare, "revert", claim.commit) not in ("", held.beneath) for claim in own
-    )
 
 
 def _another(git: Git, item: Item, own: tuple[Claim, ...], there: _There) -> Row:
     """The history has versions of the patch that the tree has not, or not as they were."""
     onto, last = git.out("rev-parse", "HEAD"), own[-1].shown
     found = versions.version(git, onto, item.commit, own)
-    git.raw("reset", "--quiet", "--hard", onto)
     if found.state == "later":
         return Row(item.name, "other version", (f"a later one of the same patch: {last}",))
     if found.state == "other":
@@ -198,9 +187,10 @@ def _pick(git: Git, item: Item, commit: str, there: _There) -> Row:
     )
     paths, gone = _try(git, commit)
     details = list(_claimed(item))
+    left = _left(git, item, commit, gone) if gone else ""
     if gone:
         commit = _without(git, commit, gone)
-        details.append(_left(git, item, gone))
+        details.append(left)
         paths, _ = _try(git, commit)
     row = Row(item.name, "clean" if clean else "3-way", tuple(details), source=commit)
     if paths and item.name in there.held.nearly and versions.whole(git, onto, commit):
@@ -211,7 +201,7 @@ def _pick(git: Git, item: Item, commit: str, there: _There) -> Row:
     if head != onto:
         return replace(row, commit=head)
     if gone:
-        return Row(item.name, "left out", (_left(git, item, gone), "the rest is in the tree"))
+        return Row(item.name, "left out", (left, "the rest is in the tree"))
     return Row(item.name, "already there", ("its changes are all in the tree",))
 
 
@@ -220,15 +210,17 @@ def _claimed(item: Item) -> list[str]:
             for claim in item.claims[-2:]]  # fmt: skip
 
 
-def _left(git: Git, item: Item, gone: Iterable[str]) -> str:
+def _left(git: Git, item: Item, commit: str, gone: Iterable[str]) -> str:
     diffs = {diff.path: len(diff.hunks) for diff in
              mails.parse(item.name, item.file.read_bytes()).diffs}  # fmt: skip
+    before = _renamed(git, commit)
+    gone = sorted(before.get(path, path) for path in gone)
     count = sum(diffs.get(path, 0) for path in gone)
     hunks = f"{count} hunk{'s' * (count != 1)}"
     # It may never have been there, as in an older release.
     deleted = git.lines("log", "-1", "--format=%h", "--diff-filter=D", "HEAD", "--", *gone)
     where = "deleted in the fork" if deleted else "not there"
-    return f"{where}, {hunks} left out: {', '.join(sorted(gone))}"
+    return f"{where}, {hunks} left out: {', '.join(gone)}"
 
 
 def _try(git: Git, commit: str) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -261,7 +253,7 @@ def fitted(git: Git, item: Item, row: Row) -> Row:
         return row
     commit = _without(git, item.commit, gone)
     empty = made.tree(git, commit) == made.tree(git, f"{item.commit}^")
-    details = (*row.details, _left(git, item, gone))
+    details = (*row.details, _left(git, item, item.commit, gone))
     return replace(row, details=details, source="" if empty else commit)
 
 
@@ -269,9 +261,7 @@ def _without(git: Git, commit: str, gone: Iterable[str]) -> str:
     """`commit` less what it does to these files of its parent, or to those it renames to them."""
     apart = Git(git.root, {**git.env, "GIT_INDEX_FILE": str(git.path("index.without"))})
     apart.raw("read-tree", commit)
-    moved = git.out("diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status",
-                    f"{commit}^", commit).split("\0")  # fmt: skip
-    before = dict(zip(moved[2::3], moved[1::3], strict=False))
+    before = _renamed(git, commit)
     for path in gone:
         old = before.get(path, path)
         apart.raw("update-index", "--force-remove", "--", path)
@@ -280,6 +270,13 @@ def _without(git: Git, commit: str, gone: Iterable[str]) -> str:
             mode, _, blob = entry.partition("\t")[0].split()
             apart.raw("update-index", "--add", "--cacheinfo", f"{mode},{blob},{old}")
     return made.commit(git, apart.out("write-tree"), f"{commit}^", commit)
+
+
+def _renamed(git: Git, commit: str) -> dict[str, str]:
+    """New name → old name of each file that `commit` renames."""
+    moved = git.out("diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status",
+                    f"{commit}^", commit).split("\0")  # fmt: skip
+    return dict(zip(moved[2::3], moved[1::3], strict=False))
 
 
 def in_session(git: Git) -> bool:

@@ -77,17 +77,34 @@ class Version:
     commit: str = ""
 
 
-def version(git: Git, onto: str, commit: str, claims: tuple[Claim, ...]) -> Version:
-    """How the version of the patch `commit` that `claims` (oldest first) made stands in `onto`."""
+def _joined(git: Git, claims: tuple[Claim, ...]) -> str:
+    """One commit that makes what these (oldest first) made; empty where that conflicts."""
     first = claims[0].commit
     if not git.ok("rev-parse", "--verify", "--quiet", f"{first}^"):
-        return Version("unclear")
-    theirs = made.commit(git, made.tree(git, first), f"{first}^", first)
+        return ""
+    joined = made.commit(git, made.tree(git, first), f"{first}^", first)
     for later in claims[1:]:  # an update of theirs, or the same once more
-        tree = made.merged(git, theirs, "cherry-pick", later.commit)
+        tree = made.merged(git, joined, "cherry-pick", later.commit)
         if not tree:
-            return Version("unclear")
-        theirs = made.commit(git, tree, f"{first}^", first)
+            return ""
+        joined = made.commit(git, tree, f"{first}^", first)
+    return joined
+
+
+def left_more(git: Git, own: tuple[Claim, ...], found: Held) -> bool:
+    """Whether versions of a patch that is held left something that this one has not."""
+    if not own or any(claim.same for claim in own):
+        return False
+    joined = _joined(git, own)
+    bare = made.commit(git, found.beneath, own[-1].commit, own[-1].commit)
+    return bool(joined) and made.merged(git, bare, "revert", joined) not in ("", found.beneath)
+
+
+def version(git: Git, onto: str, commit: str, claims: tuple[Claim, ...]) -> Version:
+    """How the version of the patch `commit` that `claims` (oldest first) made stands in `onto`."""
+    first, theirs = claims[0].commit, _joined(git, claims)
+    if not theirs:
+        return Version("unclear")
     without = made.merged(git, onto, "revert", theirs)
     if without == made.tree(git, onto):
         return Version("gone")
