@@ -118,8 +118,9 @@ def check_out_nothing(git: Git) -> None:
 
 def borrow_shallow(git: Git, lender: Git) -> None:
     """Know where the history of a shallow lender ends."""
-    if lender.path("shallow").is_file():
-        _add_lines(git.path("shallow"), lender.path("shallow").read_text().split())
+    limits = Path(lender.out("rev-parse", "--path-format=absolute", "--git-path", "shallow"))
+    if limits.is_file():
+        _add_lines(git.path("shallow"), limits.read_text().split())
 
 
 def _add_lines(path: Path, lines: Iterable[str]) -> None:

@@ -130,12 +130,15 @@ def base(layout: Layout, pin: Pin) -> str:
     shown = layout.shown(clone)
     if not layout.adopted and not clone.exists():
         raise OverlayError(f"{shown} is not there yet", hint="make apply")
+    aside = f"move it away: mv {shown} {shown}.old; make apply"
     if not (clone / "vllm" / "__init__.py").is_file():
-        raise OverlayError(f"{shown} is not a vLLM tree", hint="name the top folder of a checkout")
+        hint = "name the top folder of a checkout" if layout.adopted else aside
+        raise OverlayError(f"{shown} is not a vLLM tree", hint=hint)
     if not _is_top(git):
+        reason = git.why_not("rev-parse", "--verify", "HEAD^{commit}")
         raise OverlayError(
-            f"{shown} is not a git checkout of its own",
-            hint=f"clone it: git clone {pin.repository}",
+            f"{shown} is not a git checkout of its own{f': {reason}' if reason else ''}",
+            hint=f"clone it: git clone {pin.repository}" if layout.adopted else aside,
         )
     if git.ok("cat-file", "-e", f"{pin.commit}^{{commit}}"):
         return pin.commit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
 from scripts.core.errors import OverlayError
 from scripts.core.git import IDENTITY, Git, lock_hint
@@ -22,6 +23,7 @@ _SESSIONS = {
     "MERGE_HEAD": "merge",
     "BISECT_LOG": "bisect",
 }
+_UNMERGED = ("DD", "AU", "UD", "UA", "DU", "AA", "UU")
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,7 @@ def state(layout: Layout, pin: Pin) -> State:
         edits=tuple(sorted(e[3:] for e in entries if e and not e.startswith("??"))),
         strangers=tuple(sorted(e[3:] for e in entries if e.startswith("??"))),
         session=session(git),
-        conflicts=tuple(
-            sorted({line.partition("\t")[2] for line in git.lines("ls-files", "--unmerged")})
-        ),
+        conflicts=tuple(sorted(e[3:] for e in entries if e[:2] in _UNMERGED)),
         rejects=rejects(git),
         lock=str(lock) if (lock := git.path("index.lock")).exists() else "",
     )
@@ -172,3 +172,16 @@ def refuse_unsafe(layout: Layout, pin: Pin, now: State) -> None:
             f"{clone} stands at {now.head[:12]}, neither at the pin nor on {pin.branch}",
             hint=f"git -C {clone} switch {pin.branch if now.tip else f'--detach {now.base[:12]}'}",
         )
+
+
+def refuse_elsewhere(layout: Layout, pin: Pin) -> None:
+    """An older git moves a branch under the edits of another worktree."""
+    git, place = Git(layout.clone), ""
+    for line in git.lines("worktree", "list", "--porcelain"):
+        place = line.removeprefix("worktree ") if line.startswith("worktree ") else place
+        mine = Path(place).resolve() == Path(git.out("rev-parse", "--show-toplevel")).resolve()
+        if line == f"branch refs/heads/{pin.branch}" and not mine:
+            raise OverlayError(
+                f"{pin.branch} is checked out in another worktree, {place}",
+                hint=f"git -C {shlex.quote(place)} switch --detach, then run this again",
+            )

@@ -1,7 +1,8 @@
-"""Write the series for others: mails, an mbox, a git bundle, a manifest, checksums. Byte-stable."""
+"""Write the series for others: mails, an mbox, a manifest, checksums. The same bytes each time."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -18,9 +19,11 @@ from scripts.series import mails, stack
 from scripts.series.mails import Patch
 
 SUMS = "SHA256SUMS"
-# No choice of an earlier repack shows: not its deltas, its compression, its bitmaps, its threads.
-_PACK = ("--revs", "--stdout", "--quiet", "--no-reuse-delta", "--no-reuse-object",
-         "--no-use-bitmap-index", "--threads=1", "--window=0", "--compression=9")  # fmt: skip
+
+
+def mbox_name(pin: Pin) -> str:
+    """The file that `git am --keep --keep-cr` takes whole."""
+    return f"{pin.project}-{pin.version}-patches.mbox"
 
 
 def write(layout: Layout, pin: Pin, asked: str) -> tuple[Path, tuple[str, ...]]:
@@ -33,6 +36,17 @@ def write(layout: Layout, pin: Pin, asked: str) -> tuple[Path, tuple[str, ...]]:
     files = _files(layout, pin, mails.load(layout.patches))
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     files[SUMS] = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode()
+    try:
+        _replace(folder, files, old=old)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        hint = f"free some disk space under {folder.parent}, then run this again"
+        raise OverlayError(f"no disk space left for {folder}", hint=hint) from error
+    return folder, tuple(sorted(files))
+
+
+def _replace(folder: Path, files: dict[str, bytes], *, old: bool) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=folder.parent) as scratch:
         new = Path(scratch) / "new"
@@ -44,7 +58,6 @@ def write(layout: Layout, pin: Pin, asked: str) -> tuple[Path, tuple[str, ...]]:
         elif folder.exists():
             folder.rmdir()
         os.rename(new, folder)
-    return folder, tuple(sorted(files))
 
 
 def _refuse_foreign(folder: Path) -> bool:
@@ -73,17 +86,9 @@ def _files(layout: Layout, pin: Pin, patches: tuple[Patch, ...]) -> dict[str, by
     manifest = _manifest(git, pin, patches, base, commits)
     return {
         **mails,
-        f"{name}.mbox": b"".join(mails.values()),
-        f"{name}.bundle": _bundle(git, pin, base, commits[-1] if commits else base),
+        mbox_name(pin): b"".join(mails.values()),
         f"{name}.json": json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n",
     }
-
-
-def _bundle(git: Git, pin: Pin, base: str, tip: str) -> bytes:
-    """A bundle (version 2 of git's format) of the overlay branch, for who has the base."""
-    pack = git.raw("pack-objects", *_PACK, stdin=f"{tip}\n^{base}\n".encode())
-    head = f"# v2 git bundle\n-{base} {pin.project} {pin.tag}\n{tip} refs/heads/{pin.branch}\n\n"
-    return head.encode() + pack
 
 
 def _manifest(
@@ -93,18 +98,17 @@ def _manifest(
     trees = git.lines("log", "--no-walk=unsorted", "--format=%T", base, *commits)
     return {
         "pin": asdict(pin),
-        # Not the pin's commit where the clone was made from the sdist; the bundle stands on it.
-        "base": {"commit": base, "tree": trees[0]},
+        # Trees, not commits: those of a clone made from the sdist have other ids than upstream's.
+        "base": {"tree": trees[0]},
         "patches": [
             {
                 "name": patch.name,
                 "sha256": hashlib.sha256(patch.raw).hexdigest(),
                 "subject": patch.subject,
-                "commit": commit,
                 "tree": tree,
                 "needs": list(needs[patch.name]),
                 "trailers": [{"name": key, "value": value} for key, value in patch.trailers],
             }
-            for patch, commit, tree in zip(patches, commits, trees[1:], strict=True)
+            for patch, tree in zip(patches, trees[1:], strict=True)
         ],
     }

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.release import source
-from scripts.series import mails
+from scripts.series import mails, mbox, reading
 from scripts.series.mails import Patch
 
 # Changes here need the kernels, or the build itself, made anew.
 NATIVE = ("csrc/", "cmake/", "rust/", "requirements/build/", "CMakeLists.txt", "setup.py")
 _NATIVE_TAGS = ("[Kernel]", "[Build]")
 _HUGE = 1 << 20  # bytes of one patch file
-_STATUS = re.compile(r"backport v\d+\.\d+\.\d+|submitted https://\S+|internal \S.*")
+_STATUS = re.compile(
+    r"backport v\d+\.\d+\.\d+(?:, #\d+ v\d+\.\d+\.\d+)*|submitted https://\S+|internal \S.*"
+)
 _PULL = re.compile(r"https://github\.com/vllm-project/vllm/pull/\d+")
 # What may stand between a message and its first hunk, in git's own words.
 _DIFF_START = re.compile(
@@ -47,14 +49,37 @@ def file_name(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
 def one_mail(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
     """One mail a file: `git am` makes a commit of each mail it finds."""
     for patch in patches:
-        if patch.mails != 1:
-            yield Finding(patch.name, "one-mail", f"holds {patch.mails} mails")
+        said = mbox.fault_of_form(patch.raw)
+        if said:
+            yield Finding(patch.name, "one-mail", said)
+
+
+def whole_hunks(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
+    """Each hunk holds the lines that it counts: git calls any other patch corrupt."""
+    for patch in patches:
+        for said in mbox.miscounted(patch.raw):
+            yield Finding(patch.name, "whole-hunks", said)
+
+
+def read_as_written(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
+    """git reads author, date, title, message and diff as they stand there."""
+    for patch in patches:
+        if not mbox.fault_of_form(patch.raw):
+            for said in reading.read_otherwise(patch):
+                yield Finding(patch.name, "read-as-written", said)
+
+
+def mended(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
+    """No conflict markers in added lines, no rejected hunks: somebody was not done."""
+    for patch in patches:
+        for place in mails.unfinished(patch):
+            yield Finding(patch.name, "mended", place)
 
 
 def message_cut(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
     """No line of the message is one at which `git am` cuts: what follows would be lost."""
     for patch in patches:
-        cut = mails.CUT.search(patch.raw)
+        cut = mbox.CUT.search(patch.raw)
         if cut and not _DIFF_START.match(patch.raw, cut.start()):
             line = patch.raw[cut.start() :].split(b"\n", 1)[0].decode(errors="replace")
             yield Finding(patch.name, "message-cut", f"the line {line!r} cuts the message")
@@ -63,7 +88,7 @@ def message_cut(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
 def stable_form(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
     """Zero commit id, full index lines, no signature: nothing that changes by itself."""
     for patch in patches:
-        for commit in mails.FROM.findall(patch.raw):
+        for commit in mbox.FROM.findall(patch.raw):
             if commit.strip(b"0"):
                 yield Finding(patch.name, "stable-form", "has a commit id; make export")
         if re.search(rb"^index [0-9a-f]{1,39}\.\.", patch.raw, re.MULTILINE):
@@ -151,8 +176,8 @@ def same_hunk(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
 
 
 RULES: tuple[Rule, ...] = (
-    file_name, one_mail, message_cut, stable_form, reason, trailers, regression_test,
-    trailing_blanks, size, native, generated, same_hunk,
+    file_name, one_mail, whole_hunks, message_cut, read_as_written, stable_form, reason, trailers,
+    regression_test, mended, trailing_blanks, size, native, generated, same_hunk,
 )  # fmt: skip
 
 

@@ -9,15 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core.errors import OverlayError
+from scripts.series import mbox
+from scripts.series.mbox import CUT, HUNK
 
 _PIN = "upstream.json"  # stands beside the patches, as pages (.md) may
 _NAME = re.compile(r"([0-9]{4})-.*\.patch")
-_HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
-# The first line of a mail, as `git format-patch` writes it.
-FROM = re.compile(rb"^From ([0-9a-f]{40}) Mon Sep 17 00:00:00 2001$", re.MULTILINE)
-# Where `git am` cuts the message: at the first line that looks like the start of a patch.
-# Source: `patchbreak` of git's mailinfo.
-CUT = re.compile(rb"^(?:---\s*?$|--- \S|diff -|Index: )", re.MULTILINE)
 _TRAILER = re.compile(r"([A-Za-z][A-Za-z-]*): (\S.*)")
 
 
@@ -65,10 +61,6 @@ class Patch:
     @property
     def number(self) -> int:
         return int(self.name[:4])
-
-    @property
-    def mails(self) -> int:
-        return len(FROM.findall(self.raw))
 
     def values(self, trailer: str) -> list[str]:
         return [value for key, value in self.trailers if key == trailer]
@@ -121,11 +113,11 @@ def _trailers(message: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def _hunks(chunk: bytes) -> tuple[Hunk, ...]:
-    heads = list(_HUNK.finditer(chunk))
+    heads = list(HUNK.finditer(chunk))
     ends = [head.start() for head in heads[1:]] + [len(chunk)]
     hunks = []
     for head, end in zip(heads, ends, strict=False):  # none for a mode or an empty file
-        lines = chunk[head.start() : end].splitlines()
+        lines = chunk[head.start() : end].removesuffix(b"\n").split(b"\n")
         old, old_length, new, new_length = (int(n or 1) for n in head.groups())
         spans = range(old, old + old_length), range(new, new + new_length)
         hunks.append(Hunk(lines[0].decode(errors="replace"), *spans, tuple(lines[1:])))
@@ -233,17 +225,22 @@ def read(folder: Path) -> tuple[Patch, ...]:
 
 
 def load(folder: Path) -> tuple[Patch, ...]:
-    """Every patch in order. Gaps, duplicates, stray files and files that hold not one mail are an
-    error that names them all.
+    """Every patch in order. Gaps, duplicates, stray files and files that hold not one whole mail
+    are an error that names them all.
     """
-    faults = faults_of(folder)
-    patches = read(folder)
-    faults += [f"{p.name} holds {p.mails} mails, not one" for p in patches if p.mails != 1]
-    if faults:
-        raise OverlayError(
-            f"{folder.name}/ is not a series: {'; '.join(faults)}",
-            hint="rename, split or remove the files named; `make export` numbers them anew",
-        )
+    found, patches = faults_of(folder), read(folder)
+    broken = []
+    for patch in patches:
+        said = mbox.fault_of_form(patch.raw)
+        broken += [
+            f"{patch.name} {one}" for one in ([said] if said else mbox.miscounted(patch.raw))
+        ]
+    hints = ["rename or remove the files named; `make export` numbers them anew"] * bool(found)
+    hints += [f"git checkout {folder.name}/ brings them back; what they say is edited as commits of"
+              " build/vllm, see `Changing the series` in README.md"] * bool(broken)  # fmt: skip
+    if found or broken:
+        said = "; ".join(found + broken)
+        raise OverlayError(f"{folder.name}/ is not a series: {said}", hint="; ".join(hints))
     return patches
 
 

@@ -17,7 +17,7 @@ from scripts.core.git import Git, GitError
 from scripts.core.layout import SCRATCH, Layout
 from scripts.release.pin import Pin
 from scripts.series import mails
-from scripts.series.clone import State, refuse_unsafe, state
+from scripts.series.clone import State, refuse_elsewhere, refuse_unsafe, state
 from scripts.series.mails import Patch
 
 # Flags of both directions side by side; each keeps bytes or commit ids stable.
@@ -114,6 +114,7 @@ def _applied(git: Git, tip: str, patches: tuple[Patch, ...], *, changed: bool) -
 
 def move(layout: Layout, pin: Pin, commit: str) -> None:
     """Check the overlay branch out at `commit`, unless untracked files stand there."""
+    refuse_elsewhere(layout, pin)
     try:
         # Without the flag, git takes a file that .gitignore names for worthless.
         options = ("--quiet", "--no-overwrite-ignore")
@@ -237,6 +238,7 @@ def export(layout: Layout, pin: Pin, *, check: bool) -> Exported:
     if not now.tip or not now.on_branch:
         raise OverlayError(f"branch {pin.branch} is not checked out", hint="make apply")
     new = exported(Git(layout.clone), now.base, now.tip)
+    _refuse_unmended(layout, now, new)
     old = {n: (layout.patches / n).read_bytes() for n in mails.names(layout.patches)}
     if old and not new:  # as after `fetch`: nobody means to drop the whole series
         raise OverlayError(
@@ -255,6 +257,24 @@ def export(layout: Layout, pin: Pin, *, check: bool) -> Exported:
     return Exported(written, removed, len(new))
 
 
+def _refuse_unmended(layout: Layout, now: State, new: Mapping[str, bytes]) -> None:
+    """Raise where a merge or `git apply --reject` left what nobody mended."""
+    clone = layout.shown(layout.clone)
+    if now.rejects:
+        raise OverlayError(
+            f"{clone} has rejected hunks: {', '.join(now.rejects)}",
+            hint="mend what they hold, commit it, then"
+            f" rm {' '.join(layout.shown(layout.clone / path) for path in now.rejects)}",
+        )
+    found = [f"{name[:4]} {place}" for name, raw in sorted(new.items())
+             for place in mails.unfinished(mails.parse(name, raw))]  # fmt: skip
+    if found:
+        raise OverlayError(
+            f"commits hold what was not mended: {'; '.join(found)}",
+            hint="mend these places, then see `Edit a patch` in README.md",
+        )
+
+
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Put `files` into `folder`, none before all are on the disk."""
     for left in folder.glob(".*.part"):  # by an export that was killed
@@ -263,37 +283,3 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
         (folder / f".{name}.part").write_bytes(raw)
     for name in files:
         os.replace(folder / f".{name}.part", folder / name)
-
-
-@dataclass(frozen=True)
-class Report:
-    """What `status` shows: each patch with where it stands, and every difference as a sentence."""
-
-    tip: str
-    tree: str
-    patches: tuple[tuple[str, str], ...]
-    drift: tuple[str, ...]
-
-
-def report(layout: Layout, pin: Pin, patches: tuple[Patch, ...]) -> Report:
-    """Compare series and work clone without changing either."""
-    now = state(layout, pin)
-    git = Git(layout.clone)
-    written = exported(git, now.base, now.tip) if now.tip else {}
-    commits = dict(zip(written.items(), now.commits, strict=True))
-    keys = [(patch.name, patch.raw) for patch in patches]
-    known = [(k[0], commits[k].id[:12] if k in commits else "not applied") for k in keys]
-    drift = []
-    if now.lock:
-        drift.append(f"git's index is locked: {shlex.quote(now.lock)}")
-    if now.session:
-        git_says = f"git {now.session}"
-        drift.append(f"an unfinished {git_says} is open: {git_says} --continue or --abort")
-    extra = [commit.subject for key, commit in commits.items() if key not in keys]
-    drift += [f"edited: {path}" for path in now.edits]
-    drift += [f"untracked: {path}" for path in now.strangers]
-    drift += [f"commit without a patch file: {subject}" for subject in extra]
-    if now.tip and not now.on_branch:
-        drift.append(f"HEAD is at {now.head[:12]}, not on {pin.branch}")
-    tree = git.out("rev-parse", f"{now.tip}^{{tree}}") if now.tip else ""
-    return Report(now.tip or "", tree, tuple(known), tuple(drift))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 
 from scripts.core import layout
 from scripts.core.errors import CheckFailed, OverlayError
@@ -76,7 +77,10 @@ def export(args: argparse.Namespace, where: Layout) -> None:
     unchanged = done.total - len(done.written)
     print(f"{unchanged} of {done.total} patches unchanged")
     if written:
-        print(f"{len(written[1])} files in {where.shown(written[0])}/")
+        folder, files = written
+        print(f"{len(files)} files in {where.shown(folder)}/")
+        mbox = shlex.quote(str(folder / dist.mbox_name(release)))
+        print(f"  in any checkout of {release.tag}: git am --3way --keep --keep-cr {mbox}")
 
 
 def lint_series(_args: argparse.Namespace, where: Layout) -> None:
@@ -93,13 +97,20 @@ def lint_series(_args: argparse.Namespace, where: Layout) -> None:
 
 
 def status(_args: argparse.Namespace, where: Layout) -> None:
+    from scripts.series import standing
+
     release = pin.read(where.pin_file)
     patches = mails.load(where.patches)
     print(f"pin     {release.project} {release.tag} {release.commit[:12]}")
+    if where.kept.is_dir():
+        from scripts.carry import kept
+
+        for place, marks in kept.waiting(where).items():
+            print(f"waiting {where.shown(place)}: {marks.get('again', 'unknown work')}")
     if not where.clone.exists():
         print(f"series  {len(patches)} patches, not applied")
         raise OverlayError(f"{where.shown(where.clone)} is not there yet", hint="make apply")
-    report = stack.report(where, release, patches)
+    report = standing.report(where, release, patches)
     print(f"series  {len(patches)} patches")
     for name, said in report.patches:
         print(f"  {said:<12}  {name}")

@@ -1,4 +1,4 @@
-"""Histories against trees: whatever a history says, pick carries what the tree lacks and says so."""
+"""Histories against trees: whatever a history says, pick carries what the tree lacks."""
 
 from __future__ import annotations
 
@@ -115,9 +115,8 @@ def squashed(product: Product, fork: Path) -> str:
 def one_commit_with_more_of_their_own(product: Product, fork: Path) -> str:
     picked(product, fork)
     git(fork, "merge", "--quiet", "--squash", BRANCH)
-    text = (fork / "vllm/a.py").read_bytes()
-    mini.commit(fork, "All of it", {"vllm/a.py": mini.edited(text, ("return 27\n", "return 270\n"))},
-                who=forks.OWN)  # fmt: skip
+    text = mini.edited((fork / "vllm/a.py").read_bytes(), ("return 27\n", "return 270\n"))
+    mini.commit(fork, "All of it", {"vllm/a.py": text}, who=forks.OWN)
     return "its changes are all in the tree"
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tools import mini
+from tests.tools import forks, mini
 from tests.tools.product import Product, snapshot, tree
 from tests.tools.series.test_stack_apply import FIRST, SECOND, THIRD
+from tests.tools.test_host import on_small_disk
 
 NAME = "vllm-0.28.0-patches"
 
@@ -38,14 +40,14 @@ def plain(product: Product, folder: Path) -> Path:
 
 
 def test_it_holds_the_patches_and_their_sums(applied: Product, out: Path) -> None:
-    assert f"7 files in '{out}'/" in export(applied, out)
+    assert f"6 files in '{out}'/" in export(applied, out)
     names = sorted(path.name for path in out.iterdir())
     assert names == [FIRST, SECOND, THIRD, "SHA256SUMS",
-                     f"{NAME}.bundle", f"{NAME}.json", f"{NAME}.mbox"]  # fmt: skip
+                     f"{NAME}.json", f"{NAME}.mbox"]  # fmt: skip
     assert {n: (out / n).read_bytes() for n in names if n.endswith(".patch")} == applied.series()
     sums = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=out,
                           capture_output=True, text=True)  # fmt: skip
-    assert (sums.returncode, sums.stdout.count(": OK")) == (0, 6)
+    assert (sums.returncode, sums.stdout.count(": OK")) == (0, 5)
 
 
 @pytest.mark.parametrize("files", ["*.patch", "*.mbox"])
@@ -60,30 +62,39 @@ def test_plain_git_am_takes_patches_and_mbox(
     assert mini.git(repo, "rev-parse", "HEAD^{tree}") == applied.git("rev-parse", "HEAD^{tree}")
 
 
-@pytest.mark.parametrize("source", ["sdist", "git"])
-def test_the_bundle_holds_the_branch_for_who_has_the_base(
-    product: Product, out: Path, tmp_path: Path, source: str
+@pytest.mark.parametrize("shape", ["a clone of upstream", "an import of the sdist"])
+def test_the_line_that_is_printed_puts_the_series_on_any_checkout_of_the_release(
+    applied: Product, out: Path, tmp_path: Path, shape: str
 ) -> None:
-    product.succeed("apply", SOURCE=source)
-    export(product, out)
-    base = manifest(out)["base"]["commit"]
-    assert (base == product.upstream.commit) == (source == "git")
-    repo = plain(product, tmp_path)
-    if source == "sdist":
-        mini.git(repo, "fetch", "--quiet", str(product.clone), f"refs/tags/{mini.TAG}:refs/b")
-    bundle = out / f"{NAME}.bundle"
-    mini.git(repo, "bundle", "verify", str(bundle))
-    mini.git(repo, "fetch", "--quiet", str(bundle), f"{mini.BRANCH}:picked")
-    assert mini.git(repo, "rev-parse", "picked") == product.git("rev-parse", mini.BRANCH)
-    assert mini.git(repo, "fsck", "--strict", "--no-dangling") == ""
+    line = export(applied, out).split(": ")[-1]
+    if shape == "a clone of upstream":
+        repo = plain(applied, tmp_path)
+    else:
+        repo = forks.imported(applied.upstream, tmp_path)
+    done = applied.shell(f"cd {shlex.quote(str(repo))} && {line}")
+    assert done.code == 0, done
+    for path in ("vllm/a.py", "vllm/crlf.py", "vllm/new.py"):
+        theirs = mini.git(repo, "rev-parse", f"HEAD:{path}")
+        assert theirs == applied.git("rev-parse", f"HEAD:{path}")
+    assert mini.git(repo, "log", "-1", "--format=%s") == "[Frontend] Add a module"
+
+
+def test_a_full_disk_under_dist_is_named(applied: Product, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    big = applied.series()[THIRD].replace(b"It was missing.", b"x" * (2 << 20))
+    applied.write_series(applied.series() | {THIRD: big})
+    applied.succeed("apply")
+    done = applied.run_by(on_small_disk(disk), "export", DIST=str(disk / "out"))
+    assert (done.code, done.error) == (2, f"no disk space left for {disk}/out"), done
 
 
 def test_the_manifest_says_pin_trees_and_trailers(applied: Product, out: Path) -> None:
     export(applied, out)
     found = manifest(out)
     assert found["pin"] == json.loads((applied.patches / "upstream.json").read_text())
-    ids = applied.git("log", "--reverse", "--format=%H %T", f"{mini.TAG}..").split("\n")
-    assert [f"{one['commit']} {one['tree']}" for one in found["patches"]] == ids
+    ids = applied.git("log", "--reverse", "--format=%T", f"{mini.TAG}..").split("\n")
+    assert [one["tree"] for one in found["patches"]] == ids
     first = found["patches"][0]
     assert (first["name"], first["subject"]) == (FIRST, "[Core] Answer twice: a.py")
     assert first["sha256"] == mini.digest((out / FIRST).read_bytes())
@@ -121,8 +132,8 @@ def test_an_earlier_one_is_replaced_and_anything_else_is_kept(applied: Product, 
 
 def test_a_relative_folder_is_one_of_the_product_root(applied: Product) -> None:
     (applied.root / "dist").mkdir()
-    assert "7 files in dist/" in applied.make("export", "DIST=dist").out
-    assert len(list((applied.root / "dist").iterdir())) == 7
+    assert "6 files in dist/" in applied.make("export", "DIST=dist").out
+    assert len(list((applied.root / "dist").iterdir())) == 6
 
 
 def test_check_and_dist_do_not_go_together(applied: Product, out: Path) -> None:
