@@ -49,6 +49,8 @@ def opened(target: Target) -> tuple[Git, str]:
         raise OverlayError(
             f"{folder} is no git repository: {reason}", hint="FORK names a clone of the fork"
         )
+    if not fork.why_not("rev-parse", "--show-toplevel"):  # a bare one has none
+        fork = Git(Path(fork.out("rev-parse", "--show-toplevel")))
     try:
         rev = f"{target.onto}^{{commit}}"
         onto = fork.out("rev-parse", "--verify", "--quiet", "--end-of-options", rev).split("\n")[-1]

@@ -28,7 +28,7 @@ def stop_at_conflict(git: Git, items: Sequence[Item], rows: Sequence[Row]) -> li
     told, todo = list(rows), []
     for n, item in list(enumerate(items))[at:]:
         if rows[n].outcome == "not tried":
-            told[n] = threeway.fitted(git, item, rows[n])
+            told[n] = threeway.fitted(git, f"{items[0].commit}^", item, rows[n])
         if told[n].source and told[n].outcome in ("conflict", "not tried", "clean", "3-way"):
             todo.append(told[n].source)
     git.ok("cherry-pick", *todo)

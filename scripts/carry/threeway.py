@@ -140,7 +140,8 @@ def carry(git: Git, items: Sequence[Item]) -> list[Row]:
         before = git.out("rev-parse", "HEAD")
         row = _row(git, item, there)
         there.rows[item.name] = row
-        git.raw("reset", "--quiet", "--hard", row.commit or before)
+        if git.out("rev-parse", "HEAD") != (row.commit or before):
+            git.raw("reset", "--quiet", "--hard", row.commit or before)
         if row.outcome == "3-way" and row.source != item.commit:  # it may take away, too
             there.held = versions.held(git, row.commit, files[at + 1 :])
     return list(there.rows.values())
@@ -245,10 +246,10 @@ def _try(git: Git, commit: str) -> tuple[tuple[str, ...], frozenset[str]]:
     return (), frozenset()
 
 
-def fitted(git: Git, item: Item, row: Row) -> Row:
-    """The row of an item that was not tried, less its hunks on files that HEAD lacks."""
+def fitted(git: Git, base: str, item: Item, row: Row) -> Row:
+    """The row of an item that was not tried, less its hunks on files of `base` that HEAD lacks."""
     touched = set(git.lines("diff", "--name-only", "--no-renames", f"{item.commit}^", item.commit))
-    away = git.lines("diff", "--name-only", "-M", "--diff-filter=D", f"{item.commit}^", "HEAD")
+    away = git.lines("diff", "--name-only", "-M", "--diff-filter=D", base, "HEAD")
     gone = sorted(touched & set(away))
     if not gone:
         return row
