@@ -6,7 +6,7 @@ Words only: whether the tree has it, too, is for the tree to say (`versions`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,19 @@ _BACKPORT = re.compile(r"backport (v[\d.]+)((?:, #\d+ v[\d.]+)*)")
 
 
 @dataclass(frozen=True)
+class Ours:
+    """A patch as it is here: its commit, its patch id."""
+
+    commit: str = ""
+    change: str = ""
+
+
+def source(commit: str) -> str:
+    """The line that names the commit which one was carried from, as `cherry-pick -x` writes it."""
+    return f"(cherry picked from commit {commit})"
+
+
+@dataclass(frozen=True)
 class _Commit:
     id: str
     subject: str
@@ -42,10 +55,10 @@ class _Commit:
 
 
 def claims(
-    git: Git, span: tuple[str, ...], patches: tuple[Patch, ...], ours: dict[str, str]
+    git: Git, span: tuple[str, ...], patches: tuple[Patch, ...], ours: Mapping[str, Ours]
 ) -> dict[str, tuple[Claim, ...]]:
     """Patch name → the commits within `span` (arguments of `git log`) that say they have it, the
-    oldest first. `ours` is patch name → patch id.
+    oldest first. `ours` is patch name → what it is here.
     """
     commits = list(reversed(_commits(git, span)))
     paths = sorted({diff.path for patch in patches for diff in patch.diffs})
@@ -54,14 +67,16 @@ def claims(
     ids = _ids(git, log)
     return {
         patch.name: tuple(claim for commit in commits
-                          if (claim := _claim(commit, patch, ids.get(commit.id), ours)))
+                          if (claim := _claim(commit, patch, ids.get(commit.id), ours[patch.name])))
         for patch in patches
     }  # fmt: skip
 
 
-def _claim(commit: _Commit, patch: Patch, change: str | None, ours: dict[str, str]) -> Claim | None:
-    if change and change == ours[patch.name]:
+def _claim(commit: _Commit, patch: Patch, change: str | None, ours: Ours) -> Claim | None:
+    if change and change == ours.change:
         return Claim(commit.id, f"{commit.shown} (same change)", version=True, same=True)
+    if ours.commit and f"\n{source(ours.commit)}" in commit.body:
+        return Claim(commit.id, f"{commit.shown} (made from it)", version=True, same=True)
     if commit.subject == patch.subject and "\nUpstream-Status: " in f"\n{commit.body}":
         said = f"{commit.shown} (same title, our trailers)"
         return Claim(commit.id, said, version=True)
@@ -174,7 +189,7 @@ def in_release(
 
 def _newest(commits: Iterable[_Commit], patch: Patch) -> str:
     for commit in commits:
-        claim = _claim(commit, patch, None, {})
+        claim = _claim(commit, patch, None, Ours())
         if claim:
             return claim.shown
     return ""

@@ -10,8 +10,8 @@ from pathlib import Path
 from scripts.carry import threeway
 from scripts.carry.threeway import Item, Row
 from scripts.core.errors import Conflict, OverlayError
-from scripts.core.git import Git
-from scripts.core.layout import Layout, move_folder
+from scripts.core.git import Git, GitError
+from scripts.core.layout import SCRATCH, Layout, move_folder
 from scripts.series import clone, mails, stack
 
 
@@ -40,6 +40,11 @@ def park(layout: Layout, git: Git, name: str, again: str, **marks: str) -> Path:
     for key, value in {"again": again, **marks}.items():
         git.raw("config", f"overlay.{key}", value)
     place = layout.kept / name
+    if place.exists():
+        shown = layout.shown(place)
+        raise OverlayError(
+            f"{shown} is in the way", hint=f"look at it, then mv {shown} {shown}.old"
+        )
     move_folder(git.root, place)
     return place
 
@@ -48,8 +53,11 @@ def waiting(layout: Layout) -> dict[Path, dict[str, str]]:
     """What waits in `build/kept`, with the marks that `park` gave it."""
     found: dict[Path, dict[str, str]] = {}
     for place in sorted(layout.kept.iterdir()) if layout.kept.is_dir() else []:
-        if (place / ".git").exists():
-            lines = Git(place).lines("config", "--list")
+        if (place / ".git").exists() and not place.name.startswith(SCRATCH):
+            try:
+                lines = Git(place).lines("config", "--local", "--list")
+            except GitError:  # a repository no more; it is named all the same
+                lines = []
             pairs = (line.partition("=") for line in lines if line.startswith("overlay."))
             found[place] = {key.removeprefix("overlay."): value for key, _, value in pairs}
     return found
@@ -124,7 +132,10 @@ def dispose(layout: Layout, place: Path) -> Path | None:
     theirs += [ref for ref in refs if not ref.startswith("refs/tags/v")]  # a release's, lent
     theirs += git.lines("worktree", "list", "--porcelain")[3:]
     if not theirs:
-        shutil.rmtree(place)
+        gone = place.with_name(f"{SCRATCH}{place.name}")
+        shutil.rmtree(gone, ignore_errors=True)  # by a run that was killed
+        place.rename(gone)  # at once; what is left half-way would look like work
+        shutil.rmtree(gone)
         return None
     aside = layout.build / "removed" / place.name
     n = 1

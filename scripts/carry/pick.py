@@ -130,13 +130,14 @@ def _items(job: _Job, git: Git) -> tuple[tuple[Item, ...], dict[str, str]]:
     wanted = [(patch, commit) for patch, commit in zip(patches, commits, strict=True)
               if patch.name in asked or patch.name in needed_by]  # fmt: skip
     ids = history.patch_ids(git, tuple(commit for _, commit in wanted))
-    ours = {patch.name: key for (patch, _), key in zip(wanted, ids, strict=True)}
+    ours = {patch.name: history.Ours(commit, key)
+            for (patch, commit), key in zip(wanted, ids, strict=True)}  # fmt: skip
     span = forks.since_pin(job.fork, job.pin, job.onto)
     claims = history.claims(git, span, tuple(patch for patch, _ in wanted), ours)
     items, notes = [], {}
     for patch, commit in wanted:
         named = made.commit(git, made.tree(git, commit), f"{commit}^", commit,
-                            f"(cherry picked from commit {commit})")  # fmt: skip
+                            history.source(commit))  # fmt: skip
         items.append(Item(job.layout.patches / patch.name, named, needs[patch.name],
                           claims=claims[patch.name]))  # fmt: skip
         said = [f"needs {threeway.numbers(needs[patch.name])}"] * bool(needs[patch.name])
@@ -183,7 +184,7 @@ def _said(job: _Job, git: Git, row: Row, notes: dict[str, str], release: str) ->
     upstream = history.in_tag(patch, release) if release else ""
     if upstream and row.outcome != "already there":
         details.append(upstream)
-    if notes[row.name] and row.outcome != "not tried":
+    if notes[row.name] and row.outcome not in ("not tried", "already there"):
         details.append(notes[row.name])
     return replace(row, details=tuple(details))
 

@@ -176,7 +176,7 @@ def _another(git: Git, item: Item, own: tuple[Claim, ...], there: _There) -> Row
         return replace(row, details=(said, *row.details))
     row = _pick(git, item, item.commit, there)
     if found.state == "same" and row.outcome == "conflict":
-        said = f"{last}, changed since"
+        said = f"in a form of its own: {last}"
         return Row(item.name, "other version", (said,))
     return row
 

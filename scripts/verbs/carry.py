@@ -25,7 +25,7 @@ def pick_series(args: argparse.Namespace, where: Layout) -> None:
             source.fetch(where, release, args.source, args.git_url)
         done = pick.pick(where, release, patches, target, dry_run=args.dry_run)
     stopped = [row for row in done.rows if row.outcome == "conflict"]
-    for line in (*(_stopped(done, stopped, where) if stopped else ()), *threeway.shown(done.rows)):
+    for line in (*(_stopped(done, stopped) if stopped else ()), *threeway.shown(done.rows)):
         print(line)
     if stopped:
         steps = done.steps or "without DRY_RUN=1, pick stops where you can mend it"
@@ -44,19 +44,18 @@ def pick_series(args: argparse.Namespace, where: Layout) -> None:
     print(f"{said} branch {branch} {done.tip[:12]}, on {args.onto} {done.onto[:12]}{but}")
 
 
-def _stopped(done: pick.Picked, stopped: list[Row], where: Layout) -> list[str]:
+def _stopped(done: pick.Picked, stopped: list[Row]) -> list[str]:
     """Two lines that say what happened and what to do."""
     files = len({path for row in stopped for path in row.paths})
     first = (
         f"stopped: {threeway.numbers(row.name for row in stopped)} of {len(done.rows)} patches"
         f" conflict in {files} file{'s' * (files != 1)}; the fork is as it was"
     )
-    has = [row.name for row in stopped if done.release and any(
+    has = [row.name for row in done.rows if row.outcome in ("conflict", "not tried") and any(
         said.startswith(f"{done.release} has ") for said in row.details)]  # fmt: skip
-    skip = f"; {done.release} has {threeway.numbers(has)}, so --skip may do" if has else ""
-    if not done.kept:
-        return [first, f"do: run it without DRY_RUN=1, mend or leave out what conflicts{skip}"]
-    return [first, f"do: mend it in {where.shown(done.kept)} as the last lines say{skip}"]
+    skip = f", --skip what {done.release} has: {threeway.numbers(has)}" if has else ""
+    todo = "mend it as the last lines say" if done.kept else "run it without DRY_RUN=1 to mend it"
+    return [first, f"do: {todo}{skip}"]
 
 
 def roll_pin(args: argparse.Namespace, where: Layout) -> None:

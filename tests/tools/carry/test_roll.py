@@ -459,3 +459,58 @@ def test_the_pin_that_is_written_has_the_form_of_the_one_that_was_read() -> None
     path = REPO / "patches" / "upstream.json"
     assert pin.text(pin.read(path)) == path.read_text()
     assert json.loads(path.read_text())["sdist"]
+
+
+def test_a_release_without_a_file_and_a_person_who_is_not_done(
+    applied: Product, index: Index, tmp_path: Path
+) -> None:
+    """As for a fork: hunks on what is gone are left out, markers and new files stop it."""
+    new = mini.release(applied.upstream, tmp_path, NEW, ("Gone", {"vllm/crlf.py": b"x\n"}))
+    repo = new.repo
+    mini.git(repo, "rm", "--quiet", "vllm/crlf.py")
+    text = mini.edited(A, ("    return 2\n", "    return 3\n"))
+    mini.commit(repo, "Three", {"vllm/a.py": text}, who=mini.UPSTREAM)
+    mini.git(repo, "tag", "--force", NEW)
+    commit = mini.git(repo, "rev-parse", "HEAD")
+    new = mini.Upstream(repo, commit, mini.sdist(repo, top="vllm-0.29.0"))
+    index.projects["vllm"] = {"vllm-0.29.0.tar.gz": new.sdist}
+    done = run(applied, index, new)
+    assert done.code == 3, done
+    assert "1 hunk left out: vllm/crlf.py" in told(done, SECOND)
+    kept = applied.root / "build/kept/roll-v0.29.0"
+    _, add, go_on, *_ = done.hint.split("; ")
+    assert applied.shell(add).code == 0
+    assert applied.shell(go_on.partition(" (")[0]).code == 0
+    done = run(applied, index, new)
+    assert (done.code, "is not mended yet: vllm/a.py:5: <<<<<<< " in done.error) == (2, True), done
+    mended = mini.edited(text, ("return 3\n", "return 322\n"), ("return 28\n", "return 280\n"))
+    (kept / "vllm/a.py").write_bytes(mended)
+    _, *lines = done.hint.split("; ")
+    for line in lines[:-1]:
+        assert applied.shell(line).code == 0, line
+    (kept / "mine.txt").write_text("mine\n")
+    done = run(applied, index, new)
+    assert (done.code, "has files that no commit has: mine.txt" in done.error) == (2, True), done
+    applied.git("stash", "--include-untracked", repo=kept)
+    done = run(applied, index, new)
+    assert done.code == 0, done
+    aside = applied.root / "build/removed/roll-v0.29.0"
+    assert "what you had there beside the result is in build/removed/roll-v0.29.0" in done.out
+    assert applied.git("show", "stash^3:mine.txt", repo=aside) == "mine"
+    assert not (applied.clone / "vllm/crlf.py").exists()
+
+
+def test_a_pull_request_that_the_release_took_back_is_carried_and_named(
+    product: Product, index: Index, tmp_path: Path
+) -> None:
+    text = mini.edited(A, ("    return 28\n", "    return 280\n"))
+    back = 'Revert "Keep (#2)" (#9)\n\nReverts vllm-project/vllm#2'
+    new = release(product, index, tmp_path, ("Keep (#2)", {"vllm/a.py": text}),
+                  (back, {"vllm/a.py": A}))  # fmt: skip
+    product.succeed("apply", SOURCE="git")
+    done = run(product, index, new, SOURCE="git", GIT_URL=str(new.repo), DRY_RUN="1")
+    assert done.code == 0, done
+    assert fates(done)[SECOND] == "unchanged"
+    assert "Keep (#2) (pull request 2) says that it is there; the tree has not" in told(
+        done, SECOND
+    )
