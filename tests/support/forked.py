@@ -24,6 +24,7 @@ def _become(asked: dict[str, Any]) -> NoReturn:
     status = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.setpgid(0, 0)
         signal.alarm(asked["seconds"])
         for number, path in ((1, asked["out"]), (2, asked["log"])):
@@ -46,6 +47,7 @@ def _wait(child: int) -> int:
     with suppress(OSError):  # it may have done so first
         os.setpgid(child, child)
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its number stays its own
     finally:
         os.killpg(child, signal.SIGKILL)
@@ -63,6 +65,8 @@ def main(modules: list[str]) -> int:
             importlib.import_module(module)
         tell({"vllm": vllm.__file__})
         for line in sys.stdin:
+            # Until someone looks after the child.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             child = os.fork()
             if child == 0:
                 _become(json.loads(line))

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+PATIENCE = 900
+"""Seconds after which something hangs, however busy the machine is."""
 _SCRIPT = """\
 #!/bin/sh
 for word; do
@@ -52,7 +54,7 @@ class HeldGit:
 
     def wait(self) -> int:
         """Until `git am` is about to start; its process id."""
-        readable, _, _ = select.select([self.ready], [], [], 30)
+        readable, _, _ = select.select([self.ready], [], [], PATIENCE)
         assert readable, "git am did not start"
         return int(os.read(self.ready, 32))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.tools import mini
-from tests.tools.held import HeldGit
+from tests.tools.held import PATIENCE, HeldGit
 from tests.tools.product import REPO, Product, snapshot, tree
 
 
@@ -189,7 +189,7 @@ def test_an_interrupt_ends_quietly_and_changes_nothing(product: Product, held_gi
     running = product.start("apply", PATH=held_git.path)
     held_git.wait()
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=PATIENCE)
     assert (running.returncode, err) == (130, "interrupted\n")
     assert snapshot(product.clone) == before
     assert not list(product.root.glob("build/.scratch-*"))

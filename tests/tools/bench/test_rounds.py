@@ -119,13 +119,14 @@ def test_a_probe_that_dies_is_a_failure_too(layout: Layout, tmp_path: Path) -> N
 def test_a_bench_that_is_stopped_leaves_no_probe_running(layout: Layout, tmp_path: Path) -> None:
     place = layout.root / "tests/support/stub.py"
     place.write_text(
-        "import os, time\n\n\ndef main(arguments):\n"
-        "    open(arguments[0], 'w').write(str(os.getpid()))\n    time.sleep(60)\n"
+        "import os, signal\n\n\ndef main(arguments):\n"
+        "    open(arguments[0], 'w').write(str(os.getpid()))\n    signal.pause()\n"
     )
     note = tmp_path / "note"
     with probes.started(layout, "cpu", {"patched": ""}) as found, ThreadPoolExecutor() as pool:
         asked = pool.submit(found.ask, "patched", "tests.support.stub", [str(note)], tmp_path / "l")
         while not (note.is_file() and note.read_text()):
+            assert not asked.done()
             time.sleep(0.01)
         found.end()
         with pytest.raises(OverlayError, match="a process that runs probes has ended"):

@@ -11,7 +11,7 @@ import pytest
 
 from scripts.core.git import Git, GitError
 from tests.tools import mini
-from tests.tools.held import HeldGit
+from tests.tools.held import PATIENCE, HeldGit
 from tests.tools.product import Done, Product, snapshot, tree
 
 FIRST = "0001-Core-Answer-twice-a.py.patch"
@@ -495,7 +495,7 @@ def test_two_applies_at_once_the_second_names_the_first(
     assert f"`apply` (pid {first.pid}) is at work on build" in done.error
     assert done.hint.startswith("wait for it to end")
     held_git.release()
-    out, err = first.communicate(timeout=30)
+    out, err = first.communicate(timeout=PATIENCE)
     assert (first.returncode, err) == (0, "")
     assert "3 patches applied" in out
     assert "already applied" in product.succeed("apply")
@@ -518,7 +518,7 @@ def test_apply_works_again_after_kill_9_in_the_middle(
     child = held_git.wait()
     for pid in (running.pid, child):
         os.kill(pid, signal.SIGKILL)
-    running.communicate(timeout=30)
+    running.communicate(timeout=PATIENCE)
     assert list(product.root.glob("build/.scratch-*"))
     after = snapshot(product.clone)
     assert {k: v for k, v in after.items() if k != "worktrees"} == before
