@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -193,19 +192,6 @@ def test_an_interrupt_ends_quietly_and_changes_nothing(product: Product, held_gi
     assert (running.returncode, err) == (130, "interrupted\n")
     assert snapshot(product.clone) == before
     assert not list(product.root.glob("build/.scratch-*"))
-
-
-def test_an_interrupt_before_all_is_imported_ends_without_a_word(
-    product: Product, tmp_path: Path
-) -> None:
-    os.mkfifo(tmp_path / "ready")
-    slow = f"open({str(tmp_path / 'ready')!r}, 'w').close()\nimport signal\nsignal.pause()\n"
-    (tmp_path / "argparse.py").write_text(slow)  # the first that __main__ imports
-    running = product.start("status", PYTHONPATH=str(tmp_path))
-    (tmp_path / "ready").read_text()  # returns when the import stands there
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
-    assert (running.returncode, out, err) == (-signal.SIGINT, "", "")
 
 
 def test_suites_that_name_nothing_are_refused_before_anything_starts(applied: Product) -> None:
