@@ -27,9 +27,9 @@ chroot "$folder" apt-get update --quiet
 chroot "$folder" env DEBIAN_FRONTEND=noninteractive \
     apt-get install --yes --quiet --no-install-recommends $packages
 
-
-chroot "$folder" id 1000 > /dev/null 2>&1 || chroot "$folder" useradd --create-home --uid 1000 tester
-home=$folder/home/tester
+chroot "$folder" id 1000 > /dev/null 2>&1 ||
+    chroot "$folder" useradd --create-home --home-dir /srv/tester --uid 1000 tester
+home=$folder/srv/tester
 if [ -n "${UV_CACHE:-}" ]; then
     install -d -o 1000 -g 1000 "$home/.cache" "$home/.cache/uv"
     mount --bind "$UV_CACHE" "$home/.cache/uv"
@@ -39,6 +39,6 @@ git clone --quiet --no-hardlinks "$here" "$home/series"
 chown -R 1000:1000 "$home/series"
 # shellcheck disable=SC2016 # the inner shell's own
 exec chroot --userspec=1000:1000 "$folder" env -i \
-    HOME=/home/tester PATH=/usr/local/bin:/usr/bin:/bin SUITES="$suites" \
+    HOME=/srv/tester PATH=/usr/local/bin:/usr/bin:/bin SUITES="$suites" \
     ${SSL_CERT_FILE:+SSL_CERT_FILE="$SSL_CERT_FILE"} \
     sh -euc 'cd ~/series && python3 --version && make apply && make test'
