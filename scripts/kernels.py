@@ -46,7 +46,8 @@ LOCAL_COPY = {
 # Of the CPU's `_C*`, one for each instruction set, vLLM takes the fitting one, and only warns where
 # it fails.
 LOAD_ALL = """
-import ctypes, importlib.util, logging, pathlib, sys, torch
+import ctypes, importlib.util, logging, os, pathlib, sys, torch
+os.environ["VLLM_CONFIGURE_LOGGING"] = "0"  # its words reach us alone
 root = pathlib.Path(importlib.util.find_spec("vllm").origin).resolve().parent
 files = sorted(root.rglob("*.so"))
 if sys.argv[1] == "cpu":
