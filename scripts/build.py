@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import index, kernels, lint, machine, source, tools
+from scripts import index, kernels, lint, loading, machine, source, tools
 from scripts.errors import OverlayError
 from scripts.git import Git
 from scripts.layout import Layout
@@ -146,6 +146,8 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
     whole = (layout.venv / "bin" / "python").exists()
     archive = layout.downloads / plan.wheel.file if plan.wheel else None
     if fresh and whole and kernels.present(layout, archive):
+        run_env = dict(os.environ) | run_environment(layout, plan.device)
+        loading.what_waited(layout, plan.device, run_env, say)
         return False
     index.require_space(layout.build, 0 if stamp.is_file() else _VENV_BYTES, "build/venv")
     stamp.unlink(missing_ok=True)
@@ -166,7 +168,7 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
         kernels.compile_all(layout, {**env, **plan.compile_env}, say=say)
     say(f"install {pin.project} {plan.env['VLLM_VERSION_OVERRIDE']} …")
     _run(_install_command(layout), {**env, **plan.env}, layout)
-    _recheck(layout, plan, before)
+    _recheck(layout, plan, before, say)
     stamp.write_text(plan.stamp(layout))
     return True
 
@@ -199,7 +201,7 @@ def _edits(layout: Layout) -> str:
     return Git(layout.clone).out("diff", "HEAD")
 
 
-def _recheck(layout: Layout, plan: Plan, before: str) -> None:
+def _recheck(layout: Layout, plan: Plan, before: str, say: Say) -> None:
     """The install must not have touched a tracked file, and must give the tree that we patched."""
     if _edits(layout) != before:
         raise OverlayError(
@@ -217,26 +219,7 @@ def _recheck(layout: Layout, plan: Plan, before: str) -> None:
     if done.returncode != 0 or found != wanted:
         said = done.stderr.strip().splitlines()[-1:] or [f"found {found}, not {wanted}"]
         raise OverlayError(f"the installed vLLM is not the patched tree: {said[0]}")
-    _load_kernels(command[0], env, layout, plan.device)
-
-
-def _load_kernels(python: str, env: Mapping[str, str], layout: Layout, device: str) -> None:
-    """Every kernel for `device` must load: one that does not shows here, not in a request."""
-    done = subprocess.run(
-        [python, "-P", "-c", kernels.LOAD_ALL, device],
-        env=env,
-        cwd=layout.root,
-        capture_output=True,
-        text=True,
-    )
-    faults = done.stdout.strip().splitlines()
-    if done.returncode != 0:
-        faults.append((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
-    if faults:
-        raise OverlayError(
-            "\n  ".join(["the kernels do not load:", *faults]),
-            hint="python3 -m scripts doctor names what the machine lacks",
-        )
+    loading.all_kernels(layout, plan.device, env, say)
 
 
 def require_own_tree(layout: Layout) -> None:

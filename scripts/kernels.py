@@ -41,34 +41,6 @@ LOCAL_COPY = {
     "triton_kernels": "TRITON_KERNELS_SRC_DIR",
     "vllm-flash-attn": "VLLM_FLASH_ATTN_SRC_DIR",
 }
-# For a child process, since a module for another processor may end it; stderr names the last one
-# that was tried. Each file is loaded by itself: the package's own imports hide why one does not.
-# Of the CPU's `_C*`, one for each instruction set, vLLM takes the fitting one, and only warns where
-# it fails.
-LOAD_ALL = """
-import ctypes, importlib.util, logging, os, pathlib, sys, torch
-os.environ["VLLM_CONFIGURE_LOGGING"] = "0"  # its words reach us alone
-root = pathlib.Path(importlib.util.find_spec("vllm").origin).resolve().parent
-files = sorted(root.rglob("*.so"))
-if sys.argv[1] == "cpu":
-    from vllm.platforms import current_platform
-    heard = logging.Handler()
-    heard.emit = lambda record: print(" ".join(record.getMessage().split()))
-    logging.getLogger("vllm").addHandler(heard)
-    current_platform.import_kernels()
-    sets = {file for file in root.glob("_C*.so")}
-    if not any(str(file) in open("/proc/self/maps").read() for file in sets):
-        print("vllm._C: none is loaded of", *sorted(file.name for file in sets))
-    files = [file for file in files if file not in sets]
-for file in files:
-    name = file.relative_to(root.parent)
-    print(name, file=sys.stderr, flush=True)
-    try:
-        ctypes.CDLL(str(file))
-    except OSError as error:
-        if "libcuda.so" not in str(error):  # an image is built on a host without a driver
-            print(f"{name}: {error}", flush=True)
-"""
 
 
 def environment(machine: Machine, given: Mapping[str, str], device: str) -> dict[str, str]:

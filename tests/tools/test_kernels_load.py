@@ -8,11 +8,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 
-from scripts import kernels
+from scripts import loading
+from scripts.errors import OverlayError
+from scripts.layout import Layout
+from tests.tools.product import put_python
 
 # As vLLM's own CPU platform does: one of the `_C*`, a warning where that fails.
 PLATFORM = """
@@ -45,7 +49,7 @@ def tree(tmp_path: Path) -> Path:
 
 def loaded(tree: Path, device: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", kernels.LOAD_ALL, device], capture_output=True, text=True,
+        [sys.executable, "-P", "-c", loading.LOAD_ALL, device], capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(tree)}, check=True,
     )  # fmt: skip
     return done.stdout.splitlines()
@@ -87,3 +91,67 @@ def test_a_set_for_another_processor_is_left_alone_on_the_cpu(tree: Path) -> Non
     (tree / "vllm/_C_AVX2.so").write_bytes(b"cut")
     assert loaded(tree, "cpu") == []
     assert loaded(tree, "cuda")[0].endswith("_C_AVX2.so: file too short")
+
+
+def test_a_kernel_for_another_python_is_left_alone(tree: Path) -> None:
+    (tree / "vllm/other.cpython-399-x86_64-linux-gnu.so").write_bytes(b"cut")
+    assert loaded(tree, "cuda") == []
+    (tree / f"vllm/other{EXTENSION_SUFFIXES[0]}").write_bytes(b"cut")
+    assert "file too short" in loaded(tree, "cuda")[0]
+
+
+@pytest.fixture
+def layout(tree: Path) -> Layout:
+    layout = Layout.of(tree, None)
+    put_python(layout.venv / "bin" / "python", PYTHONPATH=str(tree))
+    return layout
+
+
+def without_driver(file: Path) -> None:
+    library = file.with_name("libcuda.so.1")
+    compiled(library, "-Wl,-soname,libcuda.so.1")
+    compiled(file, "-Wl,--no-as-needed", str(library))
+    library.unlink()
+
+
+def test_a_missing_driver_is_told_from_a_broken_kernel(layout: Layout) -> None:
+    package, said = layout.root / "vllm", list[str]()
+    without_driver(package / "other.so")
+    loading.all_kernels(layout, "cuda", os.environ, said.append)
+    assert said == [
+        "1 kernels wait for a driver, to be loaded where one is:"
+        " libcuda.so.1: cannot open shared object file"
+    ]
+    without_library(package / "_C.so")
+    with pytest.raises(OverlayError) as raised:
+        loading.all_kernels(layout, "cuda", os.environ, said.append)
+    assert "libgone.so.1: cannot open" in str(raised.value)
+    assert "other.so" not in str(raised.value)
+
+
+def test_on_the_gpu_host_what_waited_is_loaded_once(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, said = layout.root / "vllm", list[str]()
+    without_driver(package / "other.so")
+    loading.all_kernels(layout, "cuda", os.environ, said.append)
+    loading.what_waited(layout, "cuda", os.environ, said.append)
+    assert len(said) == 1  # no driver here yet
+    monkeypatch.setattr(loading, "_driver", lambda: True)
+    without_library(package / "other.so")
+    with pytest.raises(OverlayError, match=r"libgone.so.1"):
+        loading.what_waited(layout, "cuda", os.environ, said.append)
+    compiled(package / "other.so")
+    for _ in range(2):
+        loading.what_waited(layout, "cuda", os.environ, said.append)
+    assert said[1:] == ["a driver is there now: loading the kernels …"] * 2
+
+
+def test_a_kernel_that_ends_the_process_is_named(layout: Layout) -> None:
+    source = "__attribute__((constructor)) static void end(void) { __builtin_trap(); }"
+    file = layout.root / "vllm/other.so"
+    subprocess.run(
+        ["g++", "-shared", "-fPIC", "-x", "c", "-", "-o", file], input=source.encode(), check=True
+    )
+    with pytest.raises(OverlayError, match=r"vllm/other.so: the process that loads it ended with"):
+        loading.all_kernels(layout, "cuda", os.environ, lambda _: None)
