@@ -72,6 +72,7 @@ class Machine:
     nvcc: str
     compiler: str
     cache: str
+    hub_real: bool
     hub_cache: str
     hub_token: bool
     missing: Mapping[str, str]
@@ -102,6 +103,7 @@ def look(layout: Layout, probe: Probe) -> Machine:
         nvcc=_found(r"release ([\d.]+)", probe.run([nvcc(probe.env), "--version"]).text),
         compiler=_found(r"\) ([\d.]+)", probe.run(["c++", "--version"]).text),
         cache=next((c for c in ("sccache", "ccache") if probe.run([c, "--version"]).code == 0), ""),
+        hub_real=probe.env.get("HUB") == "real",
         hub_cache=str(hub_cache) if hub_cache.is_dir() else "",
         hub_token=bool(probe.env.get("HF_TOKEN")) or (home / "token").is_file(),
         missing=probe.missing(probe.env),
