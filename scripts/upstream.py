@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scripts import areas, baseline, hub, sessions, source
+from scripts import areas, asked, baseline, hub, pin, sessions, source
 from scripts.areas import Suite
 from scripts.baseline import Baseline, Comparison, compare
 from scripts.errors import OverlayError
@@ -174,14 +174,18 @@ def run(
 ) -> tuple[Comparison, list[str]]:
     """Run what was chosen; how it differs from base, and what went wrong with pytest itself.
 
+    What the baseline does not tell is asked of the unpatched tree.
+
     What differs is run a second time, alone: a test that then passes is no finding, but is named.
     """
-    base = baseline.read(layout, hub.tier(device))
     suites = [choice.suite for choice in choices if not choice.why_not]
     folder = layout.reports / "upstream"
     shutil.rmtree(folder, ignore_errors=True)
     ended = sessions.run(layout, layout.clone, device, suites, folder, say)
     ran = sessions.by_suite(ended)
+    recorded, release = baseline.read(layout, hub.tier(device)), pin.read(layout.pin_file)
+    answer = asked.of_unpatched(layout, release, device, recorded, ended, say)
+    base = answer.base
     first = compare(base, ran)
     again = _again(suites, ran, {*first.broken, *first.failing})
     if again:
@@ -192,7 +196,12 @@ def run(
                 if outcome.result == "passed":
                     ran[session.suite.step][test] = replace(outcome, reason=_UNSTEADY)
     _merge_junit(folder, layout.reports / "upstream.xml")
-    return compare(base, ran), [f"{s.name}: {one.fault}" for s, one in ended.items() if one.fault]
+    faults = [
+        f"{session.name}: {one.fault}"
+        for session, one in ended.items()
+        if one.fault and session.name not in answer.faults
+    ]
+    return replace(compare(base, ran), asked=answer.asked), faults
 
 
 def _again(
