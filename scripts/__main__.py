@@ -24,6 +24,7 @@ from scripts import (
     baseline,
     bench,
     benchpage,
+    budget,
     build,
     carry,
     dist,
@@ -222,7 +223,7 @@ def record_baseline(args: argparse.Namespace, where: Layout) -> None:
     plan = build.plan(where, release, args.device, args.kernels)
     old = baseline.read(where, hub.tier(device))
     wanted = suites.wanted(_names(args.suites))
-    chosen = upstream.choose(where, release, device, wanted, old)
+    chosen = budget.plan(where, release, device, wanted, old)
     for line in upstream.shown(chosen, sessions.jobs(device)):
         print(line)
     with layout.locked(where, "baseline"):

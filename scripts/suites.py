@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from scripts import baseline, build, hub, index, sessions, shards, tools, upstream
+from scripts import baseline, budget, build, hub, index, sessions, shards, tools, upstream
 from scripts.baseline import Comparison
 from scripts.layout import Layout
 from scripts.pin import Pin
@@ -127,7 +127,8 @@ def _upstream(
 ) -> Suite:
     """The pinned release's own tests, unmodified, compared with what they did on base."""
     base = baseline.read(layout, hub.tier(device))
-    choices = shards.share(upstream.choose(layout, pin, device, asked, base), *share)
+    whole = budget.plan(layout, pin, device, asked, base)
+    choices = shards.share(whole, *share)
     return Suite(
         "upstream",
         f"the pinned release's own tests, on {device}",
@@ -135,7 +136,10 @@ def _upstream(
         (),
         layout.clone,
         why_not="" if any(not choice.why_not for choice in choices) else f"none runs on {device}",
-        notes=tuple(upstream.shown(choices, sessions.jobs(device))),
+        notes=(
+            *upstream.shown(choices, sessions.jobs(device)),
+            *([budget.shown(whole, share[1])] if device == "cuda" else []),
+        ),
         choices=tuple(choices),
     )
 
