@@ -198,7 +198,8 @@ def test_an_image_does_not_crowd_out_the_frames(pixel_info: Callable[..., Any]) 
         small, _ = PIXELS[family]
         images = pixel_info(family, {"images_kwargs": small})
         assert (
-            images.get_max_image_tokens("video") == pixel_info(family, None).get_max_image_tokens()
+            images.for_modality("video").get_max_image_tokens()
+            == pixel_info(family, None).get_max_image_tokens()
         )
 
 
@@ -312,7 +313,6 @@ def test_tiles_of_nano_nemotron(checkpoint: Checkpoint) -> None:
 def test_frames_of_minicpmv_keep_their_slices() -> None:
     """They go through the image processor, which would take the options of images."""
     import numpy as np
-    from vllm.config.mm_processor_kwargs import flatten_mm_kwargs
     from vllm.model_executor.models import minicpmv
     from vllm.multimodal.parse import MultiModalDataParser
 
@@ -335,7 +335,7 @@ def test_frames_of_minicpmv_keep_their_slices() -> None:
         request,
         {},
     )
-    assert [flatten_mm_kwargs(k, ["image"]) for k in given] == [{"max_slice_nums": 1}]
+    assert given == [{"images_kwargs": {"max_slice_nums": 1}}]
 
 
 def test_the_image_processor_of_minicpmv_takes_the_image_scope(

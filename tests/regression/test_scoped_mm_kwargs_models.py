@@ -371,25 +371,39 @@ def test_counting_tokens_leaves_the_defaults_of_the_processor_alone(
 
 
 EXCEPTIONS: Mapping[str, set[Read]] = {
-    "the entry, where the scope is laid over": {
-        Read("context", "get_merged_mm_kwargs", "merge_mm_processor_kwargs"),
+    "the entry, where the options of the start are merged": {
+        Read("mm_kwargs", "merge_mm_kwargs", "mm_processor_kwargs"),
     },
     "the scopes go on to HF, settled first": {
-        Read("context", "call_hf_processor", "get_merged_mm_kwargs"),
         Read("context", "get_hf_processor", "get_merged_mm_kwargs"),
     },
-    "for a class that serves all modalities": {
-        Read("context", "init_processor", "get_merged_mm_kwargs"),
-    },
-    "flattened where it is for the processor of one modality": {
-        Read("processor", "_merge_mm_kwargs", "merge_mm_processor_kwargs"),
-    },
-    "merges the audio scope itself: the context in the release's test takes no modality": {
+    "of a model of one modality, whose context reads all options as for it": {
+        Read("cohere2_vision", "get_num_patches", "get_merged_mm_kwargs"),
+        Read("eagle2_5_vl", "get_image_processor", "get_merged_mm_kwargs"),
+        Read("gemma3_mm", "get_image_size_with_most_features", "get_merged_mm_kwargs"),
+        Read("gemma3_mm", "get_num_crops", "get_merged_mm_kwargs"),
+        Read("glm4v", "get_image_processor", "get_merged_mm_kwargs"),
+        Read("h2ovl", "get_image_processor", "get_merged_mm_kwargs"),
+        Read("hunyuan_vision", "_get_vision_info", "get_merged_mm_kwargs"),
+        Read("hunyuan_vision", "get_image_size_with_most_features", "get_merged_mm_kwargs"),
+        Read("idefics3", "_get_image_feature_grid_size", "get_merged_mm_kwargs"),
+        Read("lfm2_vl", "_get_image_feature_grid_size", "get_merged_mm_kwargs"),
+        Read("lfm2_vl", "get_num_image_tokens", "get_merged_mm_kwargs"),
         Read("moss_audio", "get_hf_processor", "get_merged_mm_kwargs"),
+        Read("nemotron_vl", "get_image_processor", "get_merged_mm_kwargs"),
+        Read("nvlm_d", "get_image_processor", "get_merged_mm_kwargs"),
+        Read("paddleocr_vl", "get_image_size_with_most_features", "get_merged_mm_kwargs"),
+        Read("paddleocr_vl", "get_num_image_tokens", "get_merged_mm_kwargs"),
+        Read("qianfan_ocr", "get_hf_processor", "get_merged_mm_kwargs"),
+        Read("skyworkr1v", "get_image_processor", "get_merged_mm_kwargs"),
     },
     "_get_max_soft_tokens lays the scope of images over": {
+        Read("gemma4_mm", "_call_hf_processor", "get_merged_mm_kwargs"),
         Read("gemma4_mm", "_process_image_input", "mm_processor_kwargs"),
         Read("gemma4_mm", "get_mm_lora_token_counts", "mm_processor_kwargs"),
+        Read("gemma4_mm", "get_mm_max_tokens_per_item", "get_merged_mm_kwargs"),
+        Read("gemma4_mm", "get_replacement_image", "get_merged_mm_kwargs"),
+        Read("gemma4_unified", "get_mm_max_tokens_per_item", "get_merged_mm_kwargs"),
     },
     "the tensors of an item, which go by the name of the options": {
         Read("gemma4_mm", "get_mm_lora_token_counts", "input_features_padded"),
@@ -414,11 +428,11 @@ EXCEPTIONS: Mapping[str, set[Read]] = {
         ),
     },
     "copies a whole scope": {
+        Read("glm4_1v", "_call_hf_processor", "videos_kwargs"),
+        Read("glm4_1v", "sample_video_frames", "videos_kwargs"),
+        Read("molmo2", "_call_hf_processor", "videos_kwargs"),
         Read("qwen3_omni_moe_thinker", "_call_hf_processor", "audio_kwargs"),
         Read("qwen3_omni_moe_thinker", "_call_hf_processor", "text_kwargs"),
-    },
-    "not used after it is read": {
-        Read("qwen3_vl", "get_video_replacement_qwen3vl", "fps"),
     },
 }
 """Reads that name no modality, by the reason why they need not.
