@@ -96,6 +96,23 @@ def test_models_that_tile_images(tiled_info: Callable[..., Any], family: str) ->
         assert (start, request, tiled_tokens(info, request)) == (start, request, 5 * 256)
 
 
+def test_options_of_a_video_leave_the_image_beside_it_alone(
+    tiled_info: Callable[..., Any],
+) -> None:
+    """The processor is called once for both, and its call has options of images alone."""
+    import numpy as np
+
+    request = {"videos_kwargs": {"max_dynamic_patch": 1}}
+    info = tiled_info("internvl:InternVLProcessingInfo", None)
+    processor = info.get_hf_processor(**request)
+    pictures = {"images": [image(1344, 1344)]}
+    clip = {"videos": [np.zeros((2, 448, 448, 3), np.uint8)]}
+
+    for data in ({"text": "<image>", **pictures}, {"text": "<image><video>", **pictures, **clip}):
+        output = info.ctx.call_hf_processor(processor, data, request)
+        assert int(output["image_num_patches"][0]) == tiled_tokens(info, {}) // 256
+
+
 def test_tiles_of_an_image_leave_room_for_as_many_frames(tiled_info: Callable[..., Any]) -> None:
     def frames(kwargs: Kwargs | None) -> int:
         info = tiled_info("internvl:InternVLProcessingInfo", kwargs)
@@ -336,6 +353,41 @@ def test_frames_of_minicpmv_keep_their_slices() -> None:
         {},
     )
     assert given == [{"images_kwargs": {"max_slice_nums": 1}}]
+
+
+def test_minicpmv_4_6_calls_its_image_processor_without_scopes() -> None:
+    import torch
+    from vllm.model_executor.models import minicpmv4_6
+    from vllm.multimodal.parse import MultiModalDataParser
+
+    given: list[Kwargs] = []
+
+    class ImageProcessor:
+        patch_size = 14
+
+        def __call__(self, _images: Any, **options: Any) -> Any:
+            given.append(options)
+            return {
+                "pixel_values": torch.zeros(1, 3, 14, 14),
+                "target_sizes": torch.ones(1, 2, dtype=torch.long),
+            }
+
+    parser = MultiModalDataParser()
+    config = SimpleNamespace(insert_layer_id=-1)
+    scopes = {"image": {"max_slice_nums": 4}, "video": {"scale_resolution": 1}}
+    info = SimpleNamespace(
+        parse_mm_data=lambda data, **_: parser.parse_mm_data(data),
+        get_image_processor=ImageProcessor,
+        get_video_max_slice_num=lambda: 1,
+        get_hf_config=lambda: config,
+        ctx=SimpleNamespace(get_merged_mm_kwargs=lambda _, modality: scopes[modality]),
+    )
+    processor: Any = SimpleNamespace(info=info, _resolve_downsample_mode=lambda _: "4x")
+    request = {SCOPES[m]: options for m, options in scopes.items()}
+    cls = minicpmv4_6.MiniCPMV4_6MultiModalProcessor
+    cls.process_images(processor, {"images": [image(14, 14)]}, request, {})
+    cls.process_videos(processor, {"videos": [[image(14, 14)]]}, request, {})
+    assert given == [{"max_slice_nums": 4}, {"scale_resolution": 1, "max_slice_nums": 1}]
 
 
 def test_the_image_processor_of_minicpmv_takes_the_image_scope(

@@ -370,6 +370,63 @@ def test_counting_tokens_leaves_the_defaults_of_the_processor_alone(
     assert ask(renderer, {"image": image(2000, 1500)}).tokens == before.tokens
 
 
+def given_in_each_form(options: Kwargs) -> list[tuple[Kwargs, Kwargs]]:
+    scoped = {"images_kwargs": options}
+    return [(options, {}), (scoped, {}), ({}, options), ({}, scoped)]
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens"),
+    [
+        ({"size": {"shortest_edge": 3136, "longest_edge": 200704}}, 234),
+        ({"min_pixels": 3136, "max_pixels": 200704}, 234),
+        ({"max_pixels": 200704}, 234),
+    ],
+)
+def test_the_transformers_back_end_counts_by_the_size_of_its_call(
+    make_renderer: MakeRenderer, options: Kwargs, tokens: int
+) -> None:
+    """Qwen2.5-VL's count reads pixels alone from what it is called with."""
+    for start, request in given_in_each_form(options):
+        renderer = make_renderer(
+            "qwen2_5_vl",
+            model_impl="transformers",
+            mm_processor_kwargs=start,
+            mm_processor_cache_gb=0,
+        )
+        found = ask(renderer, {"image": image(800, 600)}, request).tokens["image"]
+        assert (start, request, found) == (start, request, tokens)
+
+
+def test_an_option_that_a_processor_pops_may_be_scoped() -> None:
+    """Ovis' takes it from its flat keywords, before HF sorts them."""
+    from vllm.multimodal.processing.context import resolve_hf_mm_kwargs
+    from vllm.transformers_utils.processors.ovis import OvisProcessor
+
+    kwargs = {"images_kwargs": {"max_partition": 1, "do_convert_rgb": True}}
+    processor = OvisProcessor.__new__(OvisProcessor)
+
+    assert resolve_hf_mm_kwargs(processor, {"images": []}, kwargs) == {
+        "max_partition": 1,
+        "images_kwargs": {"do_convert_rgb": True},
+    }
+
+
+@pytest.mark.parametrize("video_scope", [{}, {"do_sample_frames": True}])
+def test_glm_samples_the_frames_of_its_call_and_prompt_once(
+    make_renderer: MakeRenderer, video_scope: Kwargs
+) -> None:
+    array, metadata = video(24, 56, 56)
+    raw = array, {**metadata, "do_sample_frames": True}
+    renderer = make(make_renderer, "glm4_1v", None)
+    request = {"videos_kwargs": {"fps": 1.0, **video_scope}}
+    flat = ask(renderer, {"video": raw}, {"fps": 1.0})
+    assert ask(renderer, {"video": raw}, request).tokens == flat.tokens
+    assert int(flat.data["video"]["video_grid_thw"][0]) == 6
+    plain = ask(renderer, {"video": (array, metadata)})
+    assert ask(renderer, {"video": (array, metadata)}, request).tokens == plain.tokens
+
+
 EXCEPTIONS: Mapping[str, set[Read]] = {
     "the entry, where the options of the start are merged": {
         Read("mm_kwargs", "merge_mm_kwargs", "mm_processor_kwargs"),
