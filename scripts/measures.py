@@ -39,6 +39,7 @@ FIGURES: Mapping[str, Figure] = {
     "seconds": Figure("a turn, from end to end", "s"),
     "latency": Figure("a request alone, median", "s"),
     "slowest": Figure("the slowest of them", "s"),
+    "options": Figure("its options where it has none, read and settled", "s"),
     "throughput": Figure("requests in one call", "/s", less_is_better=False),
     "verb_seconds": Figure("time", "s"),
 }
@@ -153,6 +154,7 @@ def _processing(_case: str, told: Sequence[Told]) -> Iterator[Row]:
             {
                 "latency": statistics.median(latencies),
                 "slowest": max(latencies),
+                "options": found["options"],
                 "throughput": told[0]["requests"] / found["together"],
             },
         )

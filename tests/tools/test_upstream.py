@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import baseline, build, pin, record, report, sessions, suites, upstream
+from scripts import baseline, build, floor, pin, record, report, sessions, suites, upstream
 from scripts.areas import Suite
 from scripts.baseline import Baseline, Comparison, Recorded
 from scripts.errors import CheckFailed, OverlayError
@@ -89,6 +89,32 @@ def test_engines_run_unasked_and_on_a_gpu_what_only_it_decides(layout: Layout, d
     (engine,) = [suite for suite in chosen if suite.name == "engine"]
     assert not engine.why_not
     assert ("test_on_gpu" in "".join(suites.shown([engine]))) == (device == "cuda")
+
+
+def test_the_floor_is_what_the_pin_allows_unless_it_is_named(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRANSFORMERS", raising=False)
+    with pytest.raises(OverlayError) as unknown:
+        floor.version(layout)
+    assert unknown.value.hint == "set TRANSFORMERS=5.9.0"
+    (layout.clone / "requirements").mkdir(exist_ok=True)
+    (layout.clone / "requirements" / "common.txt").write_text("torch\ntransformers >= 5.5.3\n")
+    assert floor.version(layout) == "5.5.3"
+    monkeypatch.setenv("TRANSFORMERS", "5.9.0")
+    assert floor.version(layout) == "5.9.0"
+
+
+def test_the_floor_is_put_in_front_of_the_command(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TRANSFORMERS", "1.2.3")
+    made = layout.venv.parent / "transformers" / "1.2.3"
+    made.mkdir(parents=True)
+    told = tmp_path / "told"
+    command = ["sh", "-c", f'printf %s "$PYTHONPATH" > {told}; exit 3']
+    assert floor.main(layout, command) == 3
+    assert told.read_text() == str(made)
 
 
 def test_a_suite_that_imports_nothing_of_it_stays_out(layout: Layout) -> None:
