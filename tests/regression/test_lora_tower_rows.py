@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.support import lora, models
+from tests.support import families, lora, models
 from tests.support.lora import Counts
-from tests.support.stand_ins import modalities
+from tests.support.stand_ins import hooked, modalities
 
 
 def _images(*sizes: tuple[int, int]) -> dict[str, list[Any]]:
@@ -172,3 +172,61 @@ def test_counts_are_the_rows_before_videos_are_pruned(
         inputs = models.make_inputs(config, data)
         counts = lora.counts_of(manager.model, inputs)
         _check_rows(manager, config, counts, inputs.mm_kwargs)
+
+
+# Towers that run some of the rows in other calls: each has the adapter of them all
+
+IN_PARTS = ("gemma4", "keye", "pixtral")
+
+
+@pytest.mark.usefixtures("small_budget")
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_counts_are_the_rows_of_towers_that_run_items_in_parts(
+    name: str, checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.accelerator, "get_memory_info", lambda *_: (1 << 34, 1 << 36))
+    family = families.FAMILIES[name]
+    config = models.make_config(checkpoint(name), **family.options)
+    config.lora_config = lora.tower_lora()
+    manager = lora.make_manager(models.make_model(config), config)
+    embed, embeds = manager.model.embed_multimodal, list[int]()
+
+    def embed_and_measure(**items: Any) -> Any:
+        found = embed(**items)
+        embeds.extend(map(len, found))
+        return found
+
+    manager.model.embed_multimodal = embed_and_measure
+    for _, requests in families.cases(family, config):
+        embeds.clear()
+        items = [item for request in requests for item in request.mm_kwargs]
+        rows = lora.run_rows(manager, config, items)
+        counts = [
+            manager.model.get_mm_lora_token_counts(modality=m, mm_kwargs=item, num_mm_embeds=n)
+            for (m, item), n in zip(items, embeds, strict=True)
+        ]
+        tower, connector = (sum(count[place] or 0 for count in counts) for place in (0, 1))
+        assert max(map(sum, rows.tower.values())) == tower
+        assert max(map(sum, rows.connector.values())) == connector
+
+
+UNMEASURED = {
+    "DotsOCR": "transformers does not know its configuration, which is remote code",
+    "H2OVLChatModel": "its configuration is remote code; it counts as its parent does",
+}
+"""Classes with the flag whose rows none of these tests counts, and why."""
+MEASURED = {
+    *("Blip2", "Gemma3", "Gemma4", "Glm4v", "Idefics3", "InternVLChatModel", "BaseKeyeModule"),
+    *("Llama4", "Llava", "LlavaNextVideo", "PaliGemma", "Pixtral", "Qwen2VL", "Qwen2_5_VL"),
+    *("Qwen3VL", "Qwen3ASR", "UltravoxModel"),
+}
+"""Those that do count, by where their hook was; that of InternVL as Qianfan-OCR."""
+
+
+def test_each_class_with_the_flag_is_measured_or_named() -> None:
+    from vllm.model_executor.models.interfaces import supports_tower_connector_lora
+
+    flagged = {owner for cls, owner in hooked() if supports_tower_connector_lora(cls)}
+    assert flagged == MEASURED | UNMEASURED.keys()
