@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from tests.support import families, lora, models
 from tests.support.lora import Counts
+from tests.support.sources import pinned_source
 from tests.support.stand_ins import hooked, modalities
 
 
@@ -230,3 +232,42 @@ def test_each_class_with_the_flag_is_measured_or_named() -> None:
 
     flagged = {owner for cls, owner in hooked() if supports_tower_connector_lora(cls)}
     assert flagged == MEASURED | UNMEASURED.keys()
+
+
+def test_the_audio_tower_of_qwen3_answers_as_the_pinned_release_does(
+    checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It packs valid rows before its first linear layer, for all users."""
+    import torch
+    from vllm.forward_context import set_forward_context
+    from vllm.model_executor.models import qwen3_omni_moe_thinker as module
+    from vllm.multimodal.utils import group_and_batch_mm_kwargs
+    from vllm.utils.gpu_sync_debug import gpu_sync_allowed
+
+    (forward,) = (
+        node
+        for cls in ast.parse(pinned_source(module.__name__)).body
+        if isinstance(cls, ast.ClassDef) and cls.name == "Qwen3OmniMoeAudioEncoder"
+        for node in cls.body
+        if isinstance(node, ast.FunctionDef) and node.name == "forward"
+    )
+    namespace = vars(module) | {"gpu_sync_allowed": gpu_sync_allowed}
+    exec(compile(ast.Module([forward], type_ignores=[]), "pinned", "exec"), namespace)
+
+    config = models.make_config(checkpoint("qwen3_asr"))
+    model = models.make_model(config)
+    inputs = models.make_inputs(config, _audios(3, 7.3, 0.5))
+
+    def embed() -> list[Any]:
+        found: list[Any] = []
+        with models.one_process(config), torch.inference_mode(), set_forward_context(None, config):
+            for _, _, batch in group_and_batch_mm_kwargs(inputs.mm_kwargs, device=model.device):
+                found.extend(model.embed_multimodal(**batch))
+        return found
+
+    model.device = torch.device("cpu")
+    patched = embed()
+    monkeypatch.setattr(module.Qwen3OmniMoeAudioEncoder, "forward", namespace["forward"])
+    pinned = embed()
+    for one, other in zip(patched, pinned, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
