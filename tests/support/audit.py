@@ -66,6 +66,8 @@ class Run:
     d2h_bytes: int
     syncs: int
     """With those inside `gpu_sync_allowed()`."""
+    waits: tuple[str, ...]
+    """Where these are, once each."""
     faults: tuple[str, ...]
     """Mismatches and syncs that nothing allows, by line, once each; then what stopped it."""
     digest: str
@@ -175,6 +177,7 @@ class _Audit:
             d2h_copies=len(down),
             d2h_bytes=sum(c.size for c in down),
             syncs=sum(not s.strict for s in record.syncs),
+            waits=tuple(sorted({str(s) for s in record.syncs if not s.strict})),
             faults=(*sorted({str(f) for f in record.faults()}), *crash),
             digest=_digest(result),
         )
