@@ -124,30 +124,6 @@ def test_what_is_on_the_device_already_stays_there(accelerator: Accelerator, sen
     assert faults(accelerator) == []
 
 
-@pytest.mark.parametrize("field", ["batched", "flat"])
-def test_an_item_with_gaps_is_copied_once_into_pinned_memory(
-    accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch, field: str
-) -> None:
-    from vllm.multimodal.inputs import MultiModalFieldConfig, MultiModalKwargsItems
-
-    configs = {
-        "batched": MultiModalFieldConfig.batched("image"),
-        "flat": MultiModalFieldConfig.flat_from_sizes("image", torch.tensor([4])),
-    }
-    gappy = torch.arange(24.0).view(1, 4, 6)[..., :3]
-    inputs = {"pixels": gappy if field == "batched" else gappy[0]}
-    items = MultiModalKwargsItems.from_hf_inputs(inputs, {"pixels": configs[field]})
-    made: list[torch.Tensor] = []
-    mark = accelerator.pinned.mark
-    monkeypatch.setattr(accelerator.pinned, "mark", lambda x: mark(made.append(x) or x))
-
-    there = items.get_data(device=DEVICE, pin_memory=True)["pixels"]
-
-    assert torch.equal(there.host, inputs["pixels"])
-    assert len(made) == 1
-    assert faults(accelerator) == []
-
-
 @pytest.mark.parametrize("module", ["qwen2_5_vl", "qwen3_vl"])
 def test_positions_beside_pruned_images_are_sent_without_a_wait(
     accelerator: Accelerator, sent: Any, module: str
