@@ -1,25 +1,16 @@
-"""Items of any shape go to the device from pinned memory, of which the host keeps a bounded amount."""
+"""Items of any shape go to the device from pinned memory, of which the host keeps little."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 import torch
 
 from tests.support.accelerator import DEVICE, Accelerator
-from tests.support.cuda_tree import cuda_tree
 
 Items = list[torch.Tensor]
-
-
-@pytest.fixture
-def accelerator() -> Iterator[Accelerator]:
-    """Refuses copies from pageable memory, or from memory with gaps."""
-    with cuda_tree(strict=True) as accelerator, torch.inference_mode():
-        yield accelerator
 
 
 @pytest.fixture
@@ -38,8 +29,11 @@ def pinned(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> list[in
 
 def sent(items: Items, *, flat: bool = False) -> list[torch.Tensor]:
     """The items as the model gets them, on the device."""
-    from vllm.multimodal.inputs import MultiModalBatchedField, MultiModalFieldElem
-    from vllm.multimodal.inputs import MultiModalFlatField
+    from vllm.multimodal.inputs import (
+        MultiModalBatchedField,
+        MultiModalFieldElem,
+        MultiModalFlatField,
+    )
 
     field = MultiModalFlatField(slices=[slice(None)]) if flat else MultiModalBatchedField()
     elems = [MultiModalFieldElem(data=item, field=field) for item in items]

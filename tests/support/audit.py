@@ -120,6 +120,16 @@ def audit(
     return report
 
 
+def fallen_back(report: Report) -> dict[str, bool]:
+    """Whether each case beyond every graph budget ran to its end, in both runners."""
+    told: dict[str, bool] = {}
+    for run in report.runs:
+        if run.step.startswith("graph over budget"):
+            ended = not any("Error: " in fault for fault in run.faults)
+            told[run.case] = told.get(run.case, True) and ended
+    return told
+
+
 class _Audit:
     def __init__(self, accelerator: Accelerator, vllm_config: VllmConfig, model: Any) -> None:
         self._acc, self._config, self._model = accelerator, vllm_config, model
