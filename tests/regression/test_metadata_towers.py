@@ -138,7 +138,10 @@ def test_layers_hand_it_to_attention(
         self_attn_layer_norm=same, final_layer_norm=same, activation_fn=same, training=False,
         activation_dropout=0.0, dropout=0.0, self_attn=self_attn, attn=self_attn,
     )  # fmt: skip
-    more = {"siglip2navit": {"position_embeddings": None}, "openpangu_vl": {"cos": 0, "sin": 0}}
+    more: dict[str, dict[str, Any]] = {
+        "siglip2navit": {"position_embeddings": None},
+        "openpangu_vl": {"cos": 0, "sin": 0},
+    }
 
     of_model(module, layer).forward(
         whole, sent(6, size), cu_seqlens=cu_seqlens, max_seqlen=longest, **more.get(module, {})

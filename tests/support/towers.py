@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tests.support.accelerator import DEVICE, Accelerator
+from tests.support.accelerator import DEVICE, Accelerator, DeviceTensor
 
 Sent = Callable[..., torch.Tensor]
 
@@ -36,3 +36,14 @@ def sender(accelerator: Accelerator) -> Sent:
             return torch.zeros(shape).to(DEVICE)
 
     return make
+
+
+def select(cls: Any, mm_kwargs: dict[str, Any], indices: list[int]) -> int:
+    """How many items `cls` selects for a graph; each field stays where it is."""
+    selected = cls.select_encoder_cudagraph_items(cls.__new__(cls), mm_kwargs, indices)
+    for key, value in selected.items():
+        assert isinstance(value, DeviceTensor) == isinstance(mm_kwargs[key], DeviceTensor), key
+    (number,) = {len(selected[key]) for key in mm_kwargs if "grid" in key or "num" in key} or {
+        len(selected[key]) for key in mm_kwargs
+    }
+    return number
