@@ -435,6 +435,16 @@ def test_worker_processes_restore_if_their_runners_do(executor: str, version: st
     assert not _executor(executor, own, object()).restores_mm_data()
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_runner_whose_method_is_replaced_from_outside_restores_nothing(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cls = _runner_class(version)
+    monkeypatch.setattr(cls, RESTORING[version], lambda *_: None)
+
+    assert not _executor("mp", object.__new__(cls)).restores_mm_data()
+
+
 @pytest.mark.parametrize("executor", ["uni", "external_launcher"])
 def test_nothing_is_left_out_for_a_worker_in_this_process(executor: str) -> None:
     """Nothing is serialized there."""

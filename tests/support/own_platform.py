@@ -89,7 +89,7 @@ def _copied(runner: type[Any]) -> dict[str, Any]:
                 if isinstance(node, ast.FunctionDef) and node.name == name
             ]
             code = compile(ast.Module([whole], []), str(path), "exec", dont_inherit=True)
-            exec(code, dict(vars(sys.modules[cls.__module__])), found)
+            exec(code, vars(sys.modules[cls.__module__]) | {"__name__": __name__}, found)
     assert found, runner.__mro__
     return found
 
