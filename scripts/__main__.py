@@ -177,7 +177,7 @@ def _preflight(where: Layout, plan: build.Plan, *, run: bool) -> None:
 
 def build_environment(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
-    plan = build.plan(where, release, args.device, args.kernels)
+    plan = build.plan(where, release, args.device, args.kernels, args.targets)
     for line in plan.shown(where):
         print(line)
     if args.dry_run:
@@ -191,7 +191,7 @@ def build_environment(args: argparse.Namespace, where: Layout) -> None:
 def test(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     device = build.device(args.device)
-    plan = build.plan(where, release, args.device, args.kernels)
+    plan = build.plan(where, release, args.device, args.kernels, args.targets)
     listed = args.suites == "list"
     share = shards.asked(args.shard, os.environ)
     names = [] if listed else _names(args.suites)
@@ -220,7 +220,7 @@ def _names(asked_for: str) -> list[str]:
 def record_baseline(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     device = build.device(args.device)
-    plan = build.plan(where, release, args.device, args.kernels)
+    plan = build.plan(where, release, args.device, args.kernels, args.targets)
     old = baseline.read(where, hub.tier(device))
     wanted = suites.wanted(_names(args.suites))
     chosen = upstream.choose(where, release, device, wanted, old)
@@ -341,7 +341,7 @@ def measure(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     wanted = bench.chosen(measures.on(build.device(args.device)), _names(args.bench))
     with layout.locked(where, "bench"):
-        plan = build.plan(where, release, args.device, args.kernels)
+        plan = build.plan(where, release, args.device, args.kernels, args.targets)
         build.build(where, release, plan, say=_say)
         run = bench.kept(where, bench.made_with(where, release, plan.device))
         trees = bench.trees(where, release)
@@ -361,7 +361,7 @@ def measure(args: argparse.Namespace, where: Layout) -> None:
 def prove_hunks(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     with layout.locked(where, "prove"):
-        plan = build.plan(where, release, args.device, args.kernels)
+        plan = build.plan(where, release, args.device, args.kernels, args.targets)
         build.build(where, release, plan, say=_say)
         patches = series.load(where.patches)
         done = prove.prove(
