@@ -67,9 +67,10 @@ LOCAL_COPY = {
 # Of the CPU's `_C*`, one for each instruction set, vLLM takes the fitting one, and only warns where
 # it fails.
 LOAD_ALL = """
-import ctypes, importlib.util, logging, pathlib, sys, torch
+import ctypes, importlib.machinery, importlib.util, logging, pathlib, sys, torch
 root = pathlib.Path(importlib.util.find_spec("vllm").origin).resolve().parent
-files = sorted(root.rglob("*.so"))
+own = importlib.machinery.EXTENSION_SUFFIXES[0]  # the wheel has DeepGEMM for each Python
+files = [f for f in sorted(root.rglob("*.so")) if ".cpython-" not in f.name or f.name.endswith(own)]
 if sys.argv[1] == "cpu":
     from vllm.platforms import current_platform
     heard = logging.Handler()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,11 @@ def test_a_set_for_another_processor_is_left_alone_on_the_cpu(tree: Path) -> Non
     (tree / "vllm/_C_AVX2.so").write_bytes(b"cut")
     assert loaded(tree, "cpu") == []
     assert loaded(tree, "cuda")[0].endswith("_C_AVX2.so: file too short")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_module_for_another_python_is_left_alone(tree: Path, device: str) -> None:
+    own = EXTENSION_SUFFIXES[0]
+    for suffix in (own, own.replace(f"-{sys.version_info.major}{sys.version_info.minor}-", "-39-")):
+        (tree / f"vllm/_D{suffix}").write_bytes(b"cut")
+    assert [line.partition(": ")[0] for line in loaded(tree, device)] == [f"vllm/_D{own}"]
