@@ -25,7 +25,7 @@ _PROGRESS = re.compile(r"^\[(\d+)/(\d+)\]")
 # As CMake and git say it. The last source that CMake names is the one it stopped at: those that it
 # has are named before.
 _NO_SOURCE = re.compile(r"Build step for \S+ failed|Failed to clone|unable to access|resolve host")
-_CMAKE_SAYS = re.compile(r"^CMake Error[^\n]*:\n((?:  .*\n)+)", re.MULTILINE)
+_CMAKE_SAYS = re.compile(r"^CMake Error[^\n]*:\n((?:(?:  .*)?\n)+)", re.MULTILINE)
 _COMPILER_SAYS = re.compile(r"^(.*\b(?:error|Error|FAILED)\b.*)$", re.MULTILINE)
 _THIRD_PARTY = re.compile(r"([\w-]+)-(?:populate|subbuild)\b")
 # CMake's names of what upstream's build fetches, and upstream's variables for a local copy.

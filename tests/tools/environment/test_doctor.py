@@ -273,6 +273,12 @@ def test_without_a_gpu_a_source_build_must_be_told_its_architecture() -> None:
             "run this again",
         ),
         (
+            "CMake Error at CMakeLists.txt:4 (include):\n  include could not find requested file:\n"
+            "\n    cmake/utils.cmake\n\n\n-- Configuring incomplete, errors occurred!\n",
+            "failed: include could not find requested file: cmake/utils.cmake",
+            "run this again",
+        ),
+        (
             "-- FetchContent base directory: .deps\nx.cu(12): error: identifier undefined\n",
             "x.cu(12): error",
             "run this again",
