@@ -34,11 +34,13 @@ FIGURES: Mapping[str, Figure] = {
     "h2d_bytes": Figure("bytes to the device", "B"),
     "h2d_pageable_bytes": Figure("of these, pageable", "B"),
     "syncs": Figure("waits for the device"),
+    "pack_seconds": Figure("time of a call on the host", "s"),
     "broadcast_bytes": Figure("broadcast a turn", "B"),
     "engine_cpu_seconds": Figure("CPU of the engine process a turn", "s"),
     "seconds": Figure("a turn, from end to end", "s"),
     "latency": Figure("a request alone, median", "s"),
     "slowest": Figure("the slowest of them", "s"),
+    "options": Figure("its options where it has none, read and settled", "s"),
     "throughput": Figure("requests in one call", "/s", less_is_better=False),
     "verb_seconds": Figure("time", "s"),
 }
@@ -153,6 +155,7 @@ def _processing(_case: str, told: Sequence[Told]) -> Iterator[Row]:
             {
                 "latency": statistics.median(latencies),
                 "slowest": max(latencies),
+                "options": found["options"],
                 "throughput": told[0]["requests"] / found["together"],
             },
         )
@@ -214,6 +217,13 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         {"all": ("{folder}",)},
         _moved,
         device="cuda",
+    ),
+    "packing": Measurement(
+        "Padding cut from chunks of audio",
+        "One chunk a second; base indexes by a mask, and would wait for a GPU to do so.",
+        "tests.support.packing_probe",
+        {"1 minute": ("60",), "30 minutes": ("1800",)},
+        _figures("pack_seconds"),
     ),
     "window": Measurement(
         "Rolling window",

@@ -16,7 +16,7 @@ from scripts.core.layout import Layout
 from scripts.environment import build, hub
 from scripts.release import index
 from scripts.release.pin import Pin
-from scripts.suites import baseline, sessions, shards, upstream
+from scripts.suites import baseline, floor, sessions, shards, upstream
 from scripts.suites.baseline import Comparison
 from scripts.suites.upstream import Choice, Wanted
 
@@ -83,11 +83,11 @@ def choose(
 ) -> list[Suite]:
     """Every suite for `device`; those that `names` leaves out stay in the list, with the reason.
 
-    A name is `tools`, `regression`, `engine`, `upstream`, `upstream-all` (what the series does
-    not touch too), or the key of one of upstream's steps. Raises `OverlayError` for any other.
+    A name is `tools`, `regression`, `floor`, `engine`, `upstream`, `upstream-all` (what the series
+    does not touch too), or the key of one of upstream's steps. Raises `OverlayError` for any other.
     `share` (k of n) is this agent's part of upstream's suites.
     """
-    own = [_tools(layout), _regression(layout), _engine(layout, device)]
+    own = [_tools(layout), _regression(layout), _floor(layout), _engine(layout, device)]
     theirs = [name for name in names if name not in [suite.name for suite in own]]
     out = "not asked for (SUITES)"
     wished = names or [suite.name for suite in own]
@@ -113,6 +113,15 @@ def _regression(layout: Layout) -> Suite:
     pytest = _pytest(layout, "-n", "2", "--dist", "worksteal", "tests/regression")
     command = ("env", threads, *pytest)
     return Suite("regression", "each patch does what it claims", "venv", command, layout.root)
+
+
+def _floor(layout: Layout) -> Suite:
+    """The release is installed when the suite runs, so the plan needs none."""
+    why = "options of one modality with the least transformers allowed, or TRANSFORMERS"
+    modules = (f"tests/regression/{module}" for module in floor.MODULES)
+    pytest = _pytest(layout, "-n", "2", "--dist", "worksteal", *modules)
+    command = (sys.executable, "-m", "scripts.suites.floor", *pytest)
+    return Suite("floor", why, "venv", command, layout.root)
 
 
 def _engine(layout: Layout, device: str) -> Suite:

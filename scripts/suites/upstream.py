@@ -73,7 +73,7 @@ def choose(
     if unknown:
         raise OverlayError(
             f"no such suite: {', '.join(unknown)}",
-            hint="suites are tools, regression, engine, upstream, upstream-all,"
+            hint="suites are tools, regression, engine, upstream, upstream-all, floor,"
             " and the steps of upstream that SUITES=list names",
         )
     choices = []

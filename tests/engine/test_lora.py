@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -46,3 +46,31 @@ def test_adapters_of_items_of_different_modalities_do_not_mix(told: Told) -> Non
     assert not same(plain, adapted)
     assert all(map(same, told["image with tower, clip with all"], [told["tower"][0], adapted]))
     assert all(map(same, told["clip with nothing, image with all"], [plain, told["all"][1]]))
+
+
+# Items of several adapters in one step, against each alone
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Told]:
+    """What `support.lora_items_probe` says of a run."""
+
+    def told(run: str) -> Told:
+        folder = tmp_path_factory.mktemp("lora_items")
+        told: Told = Probe.start(LAYOUT.clone, folder, "lora_items_probe", str(folder), run).told()
+        return told
+
+    return told
+
+
+@pytest.mark.parametrize("run", ["images", "videos", "audios", "small", "two workers", "graphs"])
+def test_each_item_gets_its_own_adapter(run: str, many: Callable[[str], Told]) -> None:
+    told = many(run)
+    plain, first, second = told["alone"]
+    for place, (turn, answer) in enumerate(zip(told["turns"], told["together"], strict=True)):
+        assert same(answer, told["alone"][turn][place]), place
+        assert not same(plain[place], first[place])
+        assert not same(first[place], second[place])
+    assert all(map(same, told["one adapter"], first))
+    # More soft tokens than the encoder cache holds are refused, and only those
+    assert [line.count("exceeds") for line in told["refused"]] == [1] * (run == "small")

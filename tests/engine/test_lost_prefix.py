@@ -9,6 +9,8 @@ that step, as `CachedRequestData.mm_items`.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.engine.conftest import SideBySide, Told
@@ -43,6 +45,14 @@ PATHS = {
 def told(side_by_side: SideBySide) -> Told:
     """What `support.fault_probe` says of the patched tree."""
     runs: Told = side_by_side("fault_probe", trees=("patched",))["patched"]["runs"]
+    return runs
+
+
+@pytest.fixture(scope="module")
+def told_of_a_plug_in(side_by_side: SideBySide, base_tree: Path) -> Told:
+    """The same of the patched tree with `support.own_platform`."""
+    probe = ("fault_probe", "lost", "squeezed", "--plug-in", str(base_tree))
+    runs: Told = side_by_side(*probe, trees=("patched",))["patched"]["runs"]
     return runs
 
 
@@ -85,3 +95,23 @@ def test_a_prefix_that_the_connector_fails_to_load_is_computed_with_the_tensors(
 
 def test_each_fault_has_a_known_path(told: Told) -> None:
     assert told["lost"].keys() == PATHS.keys()
+
+
+@pytest.mark.parametrize("fault", PATHS)
+def test_a_platform_whose_runner_does_not_restore_gets_all_tensors_at_once(
+    told: Told, told_of_a_plug_in: Told, fault: str
+) -> None:
+    """Its runner has the release's own `_update_states`, which knows nothing of late ones."""
+    answer = told_of_a_plug_in["lost"][fault]
+    assert same(answer, told["plain"]["asked"])
+    assert answer["withheld"] == answer["late"] == []
+    assert answer["preempted"] == PATHS[fault][-1]
+
+
+def test_a_preempted_request_on_such_a_platform_answers_as_before(
+    told: Told, told_of_a_plug_in: Told
+) -> None:
+    answer = told_of_a_plug_in["squeezed"]["asked"]
+    assert answer["preempted"] > 0
+    assert answer["withheld"] == answer["late"] == []
+    assert same(answer, told["plain"]["asked"])

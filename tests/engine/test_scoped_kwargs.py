@@ -21,10 +21,10 @@ SMALLER = {"shortest_edge": 4096, "longest_edge": 16384}
 
 @pytest.fixture(scope="module")
 def scoped(serve: Serve) -> Iterator[Server]:
-    """A server that makes videos small, and caches no processed items."""
+    """A server that makes videos small."""
     kwargs = json.dumps({"videos_kwargs": {"size": SIZE}})
     with serve(
-        "qwen3_vl", "--mm-processor-kwargs", kwargs, "--mm-processor-cache-gb", "0"
+        "qwen3_vl", "--mm-processor-kwargs", kwargs, "--mm-processor-cache-gb", "0.125"
     ) as running:
         yield running
 
@@ -84,3 +84,74 @@ def test_an_engine_with_a_wrong_scope_does_not_start_and_says_the_same(
     with pytest.raises(Failed) as failed, wrong:
         pass
     assert said in str(failed.value)
+
+
+ASKED: dict[str, tuple[Any, dict[str, Any], int]] = {
+    "more frames than there are": (
+        video(media.mp4(1)),
+        {"num_frames": 16, "do_sample_frames": True},
+        0,
+    ),
+    "an edge below the least": (image(1, 800, 600), {"max_pixels": 50176}, 48),
+    "null": (image(1), {"images_kwargs": {"max_pixels": None}}, 64),
+    "a mapping that is no scope": (image(1), {"tokenizer_kwargs": {"a": 1}}, 64),
+}
+
+
+def prompt_tokens(server: Server, parts: list[Any], kwargs: dict[str, Any]) -> int:
+    """Ask with the OpenAI client."""
+    import openai
+
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+    done = client.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": [*parts, TEXT]}],  # type: ignore[list-item,misc]
+        max_tokens=2,
+        extra_body={"mm_processor_kwargs": kwargs},
+    )
+    assert done.usage is not None
+    return done.usage.prompt_tokens
+
+
+@pytest.mark.parametrize("rule", ASKED)
+def test_what_users_set_is_answered(scoped: Server, rule: str) -> None:
+    part, kwargs, item = ASKED[rule]
+    asked = prompt_tokens(scoped, [part], kwargs)
+    if item:
+        assert asked == tokens(scoped, TEXT)[0] + item + 2
+    assert prompt_tokens(scoped, [part], kwargs) == asked
+
+
+def test_a_video_has_the_rate_of_its_place(scoped: Server) -> None:
+    first, second = video(media.mp4(1, frames=16)), video(media.mp4(2, frames=8))
+    kwargs = {"fps": [1.0, 2.0], "do_sample_frames": True}
+    asked = [
+        prompt_tokens(scoped, parts, kwargs)
+        for parts in ([first, second], [second, first], [first, second])
+    ]
+    assert asked[0] == asked[2] != asked[1]
+
+
+@pytest.fixture(scope="module")
+def omni(serve: Serve) -> Iterator[Server]:
+    """Started with options that hold for one modality, or for a request only."""
+    kwargs = json.dumps({"use_audio_in_video": True, "max_pixels": 200704})
+    with serve("qwen2_5_omni", "--mm-processor-kwargs", kwargs) as running:
+        yield running
+
+
+def test_a_video_is_heard_that_was_asked_for_at_start(omni: Server) -> None:
+    clip = video(media.mp4(1, sound=True))
+    heard = prompt_tokens(omni, [clip], {})
+    assert heard == prompt_tokens(omni, [clip], {"videos_kwargs": {"use_audio_in_video": True}})
+    assert heard > prompt_tokens(omni, [clip], {"use_audio_in_video": False})
+
+
+def test_options_of_a_video_leave_the_image_beside_it_alone(omni: Server) -> None:
+    shown, clip = image(1, 800, 600), video(media.mp4(1, sound=True))
+    small = {"use_audio_in_video": False, "videos_kwargs": {"max_pixels": 12544}}
+    alone = prompt_tokens(omni, [shown], small)
+    of_clip = prompt_tokens(omni, [clip], small)
+    rest = tokens(omni, TEXT)[0]
+    assert prompt_tokens(omni, [shown, clip], small) - rest == alone - rest + of_clip - rest
+    assert alone - rest >= 234

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
-from tests.support import checkpoints, lora, models, renderers
+from tests.support import checkpoints, lora, models, renderers, towers
+from tests.support.accelerator import Accelerator
+from tests.support.cuda_tree import cuda_tree
 
 if TYPE_CHECKING:
     from vllm.renderers.base import BaseRenderer
@@ -37,6 +40,19 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
         return made[name]
 
     return get
+
+
+@pytest.fixture
+def accelerator() -> Iterator[Accelerator]:
+    """Refuses whatever mixes devices or waits; sends from pinned memory alone wait for nothing."""
+    with cuda_tree(strict=True) as accelerator, torch.inference_mode():
+        yield accelerator
+
+
+@pytest.fixture
+def sent(accelerator: Accelerator) -> towers.Sent:
+    """A tensor of zeros on the device."""
+    return towers.sender(accelerator)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -113,21 +114,28 @@ def run_v2(model: Model, features: dict[str, list[Any]], supports: bool = True) 
         state.add_request(request, index, LoRARequest(f"a{index}", index + 1, "/none"))
     manager = _lora_manager(supports)
     scheduled = {r: list(range(len(f))) for r, f in features.items()}
-    for batch in split_encoder_inputs(cache, scheduled):
-        set_active_mm_loras(
-            model=model,
-            lora_manager=manager,
-            encoder_cache=cache,
-            req_id_to_index={request: index for index, request in enumerate(features)},
-            lora_state=state,
-            scheduled_encoder_inputs=batch,
-        )
+    if not supports:  # the runner asks no further
+        return []
+    step = {
+        "model": model,
+        "lora_manager": manager,
+        "encoder_cache": cache,
+        "req_id_to_index": {request: index for index, request in enumerate(features)},
+        "lora_state": state,
+    }
+    for batch in split_encoder_inputs(**step, scheduled_encoder_inputs=scheduled):
+        set_active_mm_loras(**step, scheduled_encoder_inputs=batch)
     return _mappings(manager)
 
 
-def _lora_manager(supports: bool) -> Any:
+def _lora_manager(supports: bool, rows: tuple[int, int] = (40, 14)) -> Any:
+    """Holds so many rows of tower and connector."""
+    from vllm.lora.model_manager import LoRAModelManager
+
     manager = MagicMock()
     manager.supports_tower_connector_lora.return_value = supports
+    held: Any = SimpleNamespace(max_mm_lora_tokens=rows)
+    manager.split_mm_items.side_effect = partial(LoRAModelManager.split_mm_items, held)
     return manager
 
 
@@ -141,13 +149,12 @@ RUNNERS = pytest.mark.parametrize("run", [run_v1, run_v2], ids=["v1", "v2"])
 @RUNNERS
 def test_runners_map_the_rows_of_each_item_to_its_adapter(run: Callable[..., Any]) -> None:
     model = Model()
-    tower, connector = run(
+    mappings = run(
         model,
         {"a": [feature("image", 0), feature("image", 1)], "b": [feature("image", 2, length=4)]},
     )
-    assert model.asked == [("image", 2), ("image", 2), ("image", 4)]
-    assert tower.index_mapping == (1,) * 12 + (2,) * 12
-    assert connector.index_mapping == (1,) * 4 + (2,) * 4
+    assert set(model.asked) == {("image", 2), ("image", 4)}
+    assert rows(mappings) == [(1,) * 12, (1,) * 4, (2,) * 12, (2,) * 4]
 
 
 @RUNNERS
@@ -179,7 +186,7 @@ def test_prompt_embeds_never_reach_the_hook(run: Callable[..., Any]) -> None:
             "b": [feature("prompt_embeds", 1), feature("image", 2)],
         },
     )
-    assert model.asked == [("image", 2)]
+    assert set(model.asked) == {("image", 2)}
     assert tower.index_mapping == (2,) * 6
     assert connector.index_mapping == (2,) * 2
 
@@ -197,29 +204,65 @@ def test_runners_pass_on_that_a_modality_is_unknown(run: Callable[..., Any]) -> 
         run(Model(), {"a": [feature("smell", 0)]})
 
 
+def rows(mappings: list[Any]) -> list[tuple[int, ...]]:
+    return [mapping.index_mapping for mapping in mappings]
+
+
 @RUNNERS
-def test_runners_map_each_call_of_the_encoder_from_its_first_row(run: Callable[..., Any]) -> None:
+def test_runners_encode_the_items_of_one_adapter_at_a_time(run: Callable[..., Any]) -> None:
     features = {
         "a": [feature("image", 0), feature("video", 1)],
         "b": [feature("video", 2, length=4), feature("image", 3)],
     }
-    assert [mapping.index_mapping for mapping in run(Model(), features)] == [
-        (1,) * 6,
-        (1,) * 2,
-        (1,) * 6 + (2,) * 12,
-        (1,) * 2 + (2,) * 4,
-        (2,) * 6,
-        (2,) * 2,
+    assert rows(run(Model(), features)) == [(1,) * 12, (1,) * 4, (2,) * 18, (2,) * 6]
+
+
+@RUNNERS
+@pytest.mark.parametrize("connector", [True, False])
+def test_runners_encode_no_more_rows_at_a_time_than_are_held(
+    run: Callable[..., Any], connector: bool
+) -> None:
+    features = {"a": [feature("image", index, length=4) for index in range(5)]}
+    tower = [(1,) * 36, (1,) * 24]
+    both = [(1,) * 36, (1,) * 12, (1,) * 24, (1,) * 8]
+    assert rows(run(Model(connector=connector), features)) == (both if connector else tower)
+    # Ten of the tower alone fit, of the connector seven do
+    features = {"a": [feature("image", index, length=2) for index in range(7)]}
+    assert len(run(Model(connector_rows=False), features)) == 2
+
+
+def test_v1_returns_outputs_in_the_order_of_the_step() -> None:
+    """Encoder-decoder models get them so."""
+    from vllm.v1.worker import gpu_model_runner
+
+    cls = gpu_model_runner.GPUModelRunner
+    runner = MagicMock(spec=cls, lora_config=object(), lora_manager=_lora_manager(True))
+    runner.model = Model()
+    runner.input_batch = MagicMock(
+        req_id_to_index={"a": 0, "b": 1, "c": 2}, request_lora_mapping=[2, 1, 2]
+    )
+    features = [feature("image", index) for index in range(3)]
+    runner._batch_mm_inputs_from_scheduler.return_value = (
+        [f.identifier for f in features],
+        [("image", f.data) for f in features],
+        [(request, f.mm_position) for request, f in zip("abc", features, strict=True)],
+    )
+    runner._execute_mm_encoder_batch.side_effect = lambda hashes, *_: list(hashes)
+    told = cls._execute_mm_encoder(runner, MagicMock())
+    assert told == ["image-0", "image-1", "image-2"]
+    assert [c.args[0] for c in runner._execute_mm_encoder_batch.call_args_list] == [
+        ["image-1"],
+        ["image-0", "image-2"],
     ]
 
 
-def test_v1_maps_each_video_that_it_runs_alone() -> None:
-    features = {"a": [feature("video", 0)], "b": [feature("video", 1)]}
-    mappings = run_v1(Model(), features, sequential=True)
-    assert [m.index_mapping for m in mappings] == [(1,) * 6, (1,) * 2, (2,) * 6, (2,) * 2]
+def test_v1_runs_videos_alone_under_the_adapter_of_all() -> None:
+    features = {"a": [feature("video", 0), feature("video", 1)]}
+    assert rows(run_v1(Model(), features, sequential=True)) == [(1,) * 12, (1,) * 4]
 
 
-def test_v2_leaves_out_what_is_encoded_or_has_no_data() -> None:
+def test_v2_leaves_out_what_is_encoded_gone_or_has_no_data() -> None:
+    from vllm.v1.worker.gpu.lora_utils import LoraState
     from vllm.v1.worker.gpu.mm.encoder_cache import EncoderCache
     from vllm.v1.worker.gpu.mm.lora import split_encoder_inputs
 
@@ -228,8 +271,16 @@ def test_v2_leaves_out_what_is_encoded_or_has_no_data() -> None:
     items[1].data = None
     cache.encoder_outputs[items[2].identifier] = MagicMock()
     cache.add_request("a", items)
-    assert list(split_encoder_inputs(cache, {"a": [0, 1, 2, 3]})) == [{"a": [0, 3]}]
-    assert list(split_encoder_inputs(cache, {"a": [1, 2]})) == []
+    cache.add_request("gone", items)
+    state = LoraState(max_num_reqs=4)
+    state.add_request("a", 0, None)
+
+    def split(scheduled: dict[str, list[int]]) -> list[dict[str, list[int]]]:
+        manager = _lora_manager(supports=True)
+        return list(split_encoder_inputs(Model(), manager, cache, {"a": 0}, state, scheduled))
+
+    assert split({"a": [0, 1, 2, 3], "gone": [0]}) == [{"a": [0, 3]}]
+    assert split({"a": [1, 2]}) == []
 
 
 def test_v2_sets_the_adapters_of_one_batch_before_the_encoder_runs_it(
@@ -245,18 +296,28 @@ def test_v2_sets_the_adapters_of_one_batch_before_the_encoder_runs_it(
     for name in around:
         monkeypatch.setattr(model_runner, name, MagicMock())
     monkeypatch.setattr(model_runner, "dispatch_cg_and_sync_dp", lambda *_, **__: (MagicMock(), 1))
-    monkeypatch.setattr(
-        model_runner, "set_active_mm_loras",
-        lambda **options: done.append(("set", options["scheduled_encoder_inputs"])),
-    )  # fmt: skip
-    runner = MagicMock(is_encoder_decoder=False, encoder_cache=EncoderCache())
-    runner.encoder_cache.add_request("a", [feature("image", 0), feature("video", 1)])
+    cls = model_runner.GPUModelRunner
+    runner = MagicMock(is_encoder_decoder=False, encoder_cache=EncoderCache(), model=Model())
+    for index, request in enumerate("ab"):
+        runner.encoder_cache.add_request(request, [feature("image", index)])
+    runner.lora_state = MagicMock(lora_ids=[1, 2], lora_requests={})
+    runner.req_states.req_id_to_index = {"a": 0, "b": 1}
+    runner.lora_state.make_lora_inputs.return_value = ((), (), set())
+    runner.lora_manager = _lora_manager(supports=True)
+    runner.lora_manager.set_active_adapters.side_effect = lambda _, mapping: done.append(
+        ("set", mapping.index_mapping)
+    )
+    encode: Any = partial(cls._execute_mm_encoder_with_loras, runner)
+    runner._execute_mm_encoder_with_loras = encode
     runner.gather_batch_req_state.return_value = (MagicMock(), None)
     runner.prepare_attn.return_value = (MagicMock(), MagicMock())
     runner.model_state.execute_mm_encoder.side_effect = lambda x: done.append(("run", x))
-    step = MagicMock(num_scheduled_tokens={"a": 4}, scheduled_encoder_inputs={"a": [0, 1]})
+    step = MagicMock(num_scheduled_tokens={"a": 4, "b": 4})
+    step.scheduled_encoder_inputs = {"a": [0], "b": [0]}
 
-    model_runner.GPUModelRunner.execute_model(runner, step)
+    cls.execute_model(runner, step)
 
-    image, video = {"a": [0]}, {"a": [1]}
-    assert done[:4] == [("set", image), ("run", image), ("set", video), ("run", video)]
+    assert done[:6] == [
+        ("set", (1,) * 6), ("set", (1,) * 2), ("run", {"a": [0]}),
+        ("set", (2,) * 6), ("set", (2,) * 2), ("run", {"b": [0]}),
+    ]  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 from tests.support import lora
 
 UNSUPPORTED = "LoRA with tower connector is enabled, but the model"
+WITHOUT_TOWER = ("Gemma4UnifiedForConditionalGeneration",)
 NO_FLAG = "does not set `supports_tower_connector_lora=True`"
 
 
@@ -19,41 +20,53 @@ def lines(log: pytest.LogCaptureFixture, text: str) -> int:
     return sum(text in record.getMessage() for record in log.records)
 
 
-def test_classes_with_hooks_carry_the_flag_and_no_others(
-    vllm_log: pytest.LogCaptureFixture,
-) -> None:
-    from vllm.model_executor.models.interfaces import supports_tower_connector_lora
+def test_classes_with_hooks_and_lora_carry_the_flag_and_no_others() -> None:
+    from vllm.model_executor.models.interfaces import supports_lora, supports_tower_connector_lora
 
     supported = 0
     for cls in lora.multimodal_classes():
         supports = supports_tower_connector_lora(cls)
-        assert supports == (lora.pinned_owner(cls) is not None), cls
+        hooked = lora.pinned_owner(cls) is not None and cls.__name__ not in WITHOUT_TOWER
+        assert supports == (hooked and supports_lora(cls)), cls
         assert supports == getattr(cls, "supports_tower_connector_lora", False), cls
         supported += supports
     assert supported >= 40
-    assert not lines(vllm_log, NO_FLAG)
 
 
 @pytest.mark.parametrize("hook", lora.HOOKS)
-def test_a_foreign_model_with_a_hook_works_and_is_told_of_the_flag(
-    hook: str, vllm_log: pytest.LogCaptureFixture
-) -> None:
+def test_a_foreign_model_with_a_hook_works(hook: str) -> None:
     from vllm.model_executor.models.interfaces import (
+        SupportsLoRA,
         SupportsMultiModal,
         supports_tower_connector_lora,
     )
 
-    foreign = type(f"Foreign_{hook}", (SupportsMultiModal,), {hook: lambda _self, **_: (1, 1)})
+    bases = (SupportsMultiModal, SupportsLoRA)
+    foreign = type(f"Foreign_{hook}", bases, {hook: lambda _self, **_: (1, 1)})
     heir = type(f"Heir_{hook}", (foreign,), {})
     unwilling = type("Unwilling", (foreign,), {"supports_tower_connector_lora": False})
 
     assert supports_tower_connector_lora(foreign)
     assert supports_tower_connector_lora(heir())
-    assert lines(vllm_log, NO_FLAG) == 2
     assert not supports_tower_connector_lora(unwilling)
-    assert not supports_tower_connector_lora(type("Plain", (SupportsMultiModal,), {}))
+    assert not supports_tower_connector_lora(type("Plain", bases, {}))
     assert not supports_tower_connector_lora(object())
-    assert lines(vllm_log, NO_FLAG) == 2
+
+
+@pytest.mark.parametrize(("tower", "told"), [(True, 1), (False, 0)])
+def test_a_foreign_model_is_told_of_the_flag_where_the_option_is_on(
+    tower: bool,
+    told: int,
+    make_manager: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    vllm_log: pytest.LogCaptureFixture,
+) -> None:
+    from vllm.model_executor.models.qwen3_vl import Qwen3VLForConditionalGeneration
+
+    monkeypatch.delattr(Qwen3VLForConditionalGeneration, "supports_tower_connector_lora")
+    manager = make_manager("qwen3_vl", tower=tower)
+    assert manager.supports_tower_connector_lora == tower
+    assert lines(vllm_log, NO_FLAG) == told
 
 
 def test_the_flag_is_off_where_a_model_does_not_set_it() -> None:

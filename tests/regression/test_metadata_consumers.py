@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import MethodType, SimpleNamespace
@@ -15,59 +15,19 @@ import torch
 
 from tests.support.accelerator import DEVICE, Accelerator, DeviceTensor
 from tests.support.audit import audit
-from tests.support.cuda_tree import cuda_tree
 from tests.support.families import AUDIO, IMAGE, VIDEO, Family
+from tests.support.towers import Sent, faults, of_model, select
 
 MODELS = "vllm.model_executor.models"
 GRIDS = torch.tensor([[4, 4], [2, 2]])
 
 
-@pytest.fixture
-def accelerator() -> Iterator[Accelerator]:
-    """Refuses whatever mixes devices or waits; sends from pinned memory alone wait for nothing."""
-    with cuda_tree(strict=True) as accelerator, torch.inference_mode():
-        yield accelerator
-
-
-@pytest.fixture
-def sent(accelerator: Accelerator) -> Callable[..., torch.Tensor]:
-    """A tensor of zeros on the device."""
-
-    def make(*shape: int) -> torch.Tensor:
-        with accelerator.unwatched():
-            return torch.zeros(shape).to(DEVICE)
-
-    return make
-
-
-def faults(accelerator: Accelerator) -> list[str]:
-    return [str(fault) for fault in accelerator.record.faults()]
-
-
-def of_model(module: str, name: str) -> Any:
-    return getattr(import_module(f"{MODELS}.{module}"), name)
-
-
-def kimi_vl(sent: Any) -> dict[str, Any]:
+def kimi_vl(sent: Sent) -> dict[str, Any]:
     return {"pixel_values": sent(20, 3), "image_grid_hws": GRIDS}
 
 
-def kimi_k25(sent: Any) -> dict[str, Any]:
+def kimi_k25(sent: Sent) -> dict[str, Any]:
     return {"pixel_values": sent(20, 3), "grid_thws": torch.tensor([[1, 4, 4], [1, 2, 2]])}
-
-
-def gemma4(sent: Any) -> dict[str, Any]:
-    return {"pixel_values": sent(2, 6, 3), "pixel_position_ids": sent(2, 6, 2)}
-
-
-def step3(sent: Any) -> dict[str, Any]:
-    patches = {"patch_pixel_values": sent(3, 3, 4, 4), "num_patches": torch.tensor([1, 2])}
-    return {"pixel_values": sent(2, 3, 8, 8), **patches}
-
-
-def lfm2(sent: Any) -> dict[str, Any]:
-    return {"pixel_values": sent(2, 16, 3), "spatial_shapes": GRIDS,
-            "num_patches": torch.tensor([1, 1])}  # fmt: skip
 
 
 @pytest.mark.parametrize("indices", [[], [1], [1, 0]])
@@ -76,44 +36,16 @@ def lfm2(sent: Any) -> dict[str, Any]:
     [
         ("kimi_vl", "KimiVLForConditionalGeneration", kimi_vl),
         ("kimi_k25", "KimiK25ForConditionalGeneration", kimi_k25),
-        ("gemma4_mm", "Gemma4ForConditionalGeneration", gemma4),
-        ("step3_vl", "Step3VLForConditionalGeneration", step3),
-        ("lfm2_vl", "Lfm2VLForConditionalGeneration", lfm2),
     ],
 )
 def test_items_for_a_graph_are_selected_where_their_fields_are(
-    accelerator: Accelerator, sent: Any, module: str, name: str, make: Any, indices: list[int]
+    accelerator: Accelerator, sent: Sent, module: str, name: str, make: Any, indices: list[int]
 ) -> None:
-    cls = of_model(module, name)
-    model = cls.__new__(cls)
-    mm_kwargs = make(sent)
-
-    selected = cls.select_encoder_cudagraph_items(model, mm_kwargs, indices)
-
-    assert faults(accelerator) == []
-    for key, value in selected.items():
-        assert isinstance(value, DeviceTensor) == isinstance(mm_kwargs[key], DeviceTensor), key
-    assert {len(selected[key]) for key in mm_kwargs if "grid" in key or "num" in key} <= {
-        len(indices)
-    }
-
-
-def test_sequence_lengths_for_flashinfer_are_sent_without_a_wait(accelerator: Accelerator) -> None:
-    import numpy as np
-    from vllm.model_executor.layers.attention.mm_encoder_attention import MMEncoderAttention
-    from vllm.v1.attention.backends.registry import AttentionBackendEnum
-
-    bounds = np.array([0, 3, 5], dtype=np.int32)
-    lengths = MMEncoderAttention.maybe_compute_seq_lens(
-        AttentionBackendEnum.FLASHINFER, bounds, DEVICE
-    )
-
-    assert isinstance(lengths, DeviceTensor)
-    assert lengths.host[:2].flatten().tolist() == [3, 2]
+    assert select(of_model(module, name), make(sent), indices) == len(indices)
     assert faults(accelerator) == []
 
 
-def test_what_is_on_the_device_already_stays_there(accelerator: Accelerator, sent: Any) -> None:
+def test_what_is_on_the_device_already_stays_there(accelerator: Accelerator, sent: Sent) -> None:
     """A frontend with field definitions of its own may not keep on the host what is kept here."""
     from vllm.utils.torch_utils import async_tensor_h2d
 
@@ -124,69 +56,24 @@ def test_what_is_on_the_device_already_stays_there(accelerator: Accelerator, sen
     assert faults(accelerator) == []
 
 
-@pytest.mark.parametrize("field", ["batched", "flat"])
-def test_an_item_with_gaps_is_copied_once_into_pinned_memory(
-    accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch, field: str
+def test_positions_beside_pruned_images_of_qwen3_are_sent_without_a_wait(
+    accelerator: Accelerator, sent: Sent
 ) -> None:
-    from vllm.multimodal.inputs import MultiModalFieldConfig, MultiModalKwargsItems
-
-    configs = {
-        "batched": MultiModalFieldConfig.batched("image"),
-        "flat": MultiModalFieldConfig.flat_from_sizes("image", torch.tensor([4])),
-    }
-    gappy = torch.arange(24.0).view(1, 4, 6)[..., :3]
-    inputs = {"pixels": gappy if field == "batched" else gappy[0]}
-    items = MultiModalKwargsItems.from_hf_inputs(inputs, {"pixels": configs[field]})
-    made: list[torch.Tensor] = []
-    mark = accelerator.pinned.mark
-    monkeypatch.setattr(accelerator.pinned, "mark", lambda x: mark(made.append(x) or x))
-
-    there = items.get_data(device=DEVICE, pin_memory=True)["pixels"]
-
-    assert torch.equal(there.host, inputs["pixels"])
-    assert len(made) == 1
-    assert faults(accelerator) == []
-
-
-@pytest.mark.parametrize("module", ["qwen2_5_vl", "qwen3_vl"])
-def test_positions_beside_pruned_images_are_sent_without_a_wait(
-    accelerator: Accelerator, sent: Any, module: str
-) -> None:
-    name = {"qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[module]
     model = SimpleNamespace(
         visual=SimpleNamespace(spatial_merge_size=2), is_multimodal_pruning_enabled=True
     )
     image = {"image_grid_thw": torch.tensor([[1, 4, 6]])}
 
-    (embeds,) = of_model(module, f"{name}ForConditionalGeneration")._postprocess_image_embeds_evs(
-        model, (sent(6, 8),), image
-    )
+    (embeds,) = of_model(
+        "qwen3_vl", "Qwen3VLForConditionalGeneration"
+    )._postprocess_image_embeds_evs(model, (sent(6, 8),), image)
 
     assert embeds.host[:, 8:11].tolist() == [[0, h, w] for h in range(2) for w in range(3)]
     assert faults(accelerator) == []
 
 
-def test_positions_beside_a_pruned_video_of_qwen2_5_are_sent_without_a_wait(
-    accelerator: Accelerator, sent: Any
-) -> None:
-    model = SimpleNamespace(
-        visual=SimpleNamespace(spatial_merge_size=2),
-        config=SimpleNamespace(vision_config=SimpleNamespace(tokens_per_second=2)),
-        video_pruning_rate=0.5,
-    )
-    video = {"video_grid_thw": torch.tensor([[2, 4, 4]]), "second_per_grid_ts": torch.ones(1)}
-    prune = of_model(
-        "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration"
-    )._postprocess_video_embeds_evs
-
-    (embeds,) = prune(model, (sent(8, 6),), video)
-
-    assert embeds.shape == (4, 10)
-    assert faults(accelerator) == []
-
-
 def test_a_pruned_video_of_qwen3_is_put_together_without_a_wait(
-    accelerator: Accelerator, sent: Any, monkeypatch: pytest.MonkeyPatch
+    accelerator: Accelerator, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     qwen3_vl = import_module(f"{MODELS}.qwen3_vl")
     start, end, token = 1, 2, 3
@@ -220,26 +107,7 @@ def test_a_pruned_video_of_qwen3_is_put_together_without_a_wait(
     assert faults(accelerator) == []
 
 
-def test_rotary_tables_of_qwen2_5_are_gathered_without_a_wait(
-    accelerator: Accelerator, sent: Any
-) -> None:
-    """Which a family's run does once, and keeps."""
-    cls = of_model("qwen2_5_vl", "Qwen2_5_VisionTransformer")
-    tower = SimpleNamespace(
-        spatial_merge_size=2, spatial_merge_unit=4,
-        rotary_pos_emb=SimpleNamespace(get_cos_sin=lambda size: (sent(size, 3), sent(size, 3))),
-        get_window_index_thw=lambda *_: (torch.arange(4), torch.tensor([0, 16])),
-    )  # fmt: skip
-    tower.rotary_pos_emb_thw = MethodType(cls.rotary_pos_emb_thw, tower)
-
-    cos, sin, index, *_ = cls.get_rope_by_thw.__wrapped__(tower, 1, 4, 4)
-
-    assert cos.shape == sin.shape == (16, 6)
-    assert [isinstance(x, DeviceTensor) for x in (cos, sin, index)] == [True, True, False]
-    assert faults(accelerator) == []
-
-
-def test_moonvit_bounds_its_sequences_without_a_wait(accelerator: Accelerator, sent: Any) -> None:
+def test_moonvit_bounds_its_sequences_without_a_wait(accelerator: Accelerator, sent: Sent) -> None:
     seen: dict[str, Any] = {}
 
     def block(x: Any, bounds: Any, **options: Any) -> Any:
@@ -259,7 +127,7 @@ def test_moonvit_bounds_its_sequences_without_a_wait(accelerator: Accelerator, s
     assert faults(accelerator) == []
 
 
-def test_lengths_of_funasr_stay_on_the_host(accelerator: Accelerator, sent: Any) -> None:
+def test_lengths_of_funasr_stay_on_the_host(accelerator: Accelerator, sent: Sent) -> None:
     def same(x: Any, *_: Any) -> Any:
         return x
 
@@ -273,39 +141,6 @@ def test_lengths_of_funasr_stay_on_the_host(accelerator: Accelerator, sent: Any)
 
     assert not isinstance(lengths, DeviceTensor)
     assert lengths.tolist() == [3, 5]
-    assert faults(accelerator) == []
-
-
-def test_masks_of_phi4mm_for_other_chunks_are_sent_without_a_wait(
-    accelerator: Accelerator, sent: Any
-) -> None:
-    encoder = SimpleNamespace(
-        compute_lens_change=lambda length: length, chunk_size=2, left_chunk=1,
-        _streaming_mask=lambda length, *_: torch.ones(1, length, length, dtype=torch.bool),
-        _forward_embeddings_core=lambda x, masks: (x, masks),
-        _position_embedding=lambda _: (None, None),
-    )  # fmt: skip
-    embed = of_model("phi4mm_audio", "TransformerEncoderBase").forward_embeddings
-
-    masks = [x for x in embed(encoder, sent(1, 4, 3), None, 4, 1)
-             if isinstance(x, torch.Tensor) and x.dtype == torch.bool]  # fmt: skip
-
-    assert [isinstance(mask, DeviceTensor) for mask in masks] == [True, True]
-    assert faults(accelerator) == []
-
-
-def test_the_streaming_mask_of_phi4mm_alone_is_sent_without_a_wait(
-    accelerator: Accelerator, sent: Any
-) -> None:
-    encoder = SimpleNamespace(
-        chunk_size=2, left_chunk=1,
-        _streaming_mask=lambda length, *_: torch.ones(1, length, length, dtype=torch.bool),
-    )  # fmt: skip
-    calculate = of_model("phi4mm_audio", "ConformerEncoder").calculate_hs_mask
-
-    mask = calculate(encoder, sent(1, 4, 3), DEVICE, None)
-
-    assert isinstance(mask, DeviceTensor)
     assert faults(accelerator) == []
 
 

@@ -56,6 +56,11 @@ def test_no_operand_is_on_the_wrong_side_and_nothing_waits(audited: Report) -> N
     assert audited.faults() == []
 
 
+def test_nothing_waits_where_the_tree_allows_it_either(audited: Report) -> None:
+    """The host has every answer: a wait that is allowed is a wait."""
+    assert {wait for run in audited.runs for wait in run.waits} == set()
+
+
 def test_both_model_runners_do_the_same(audited: Report) -> None:
     """Same embeddings, copies and waits, for every way to batch the items."""
     by_runner: dict[str, list[Any]] = {"runner v1": [], "runner v2": []}
@@ -81,7 +86,7 @@ def test_fields_are_where_their_flag_says(audited: Report) -> None:
 def test_embeddings_and_positions_are_those_of_the_pinned_release(
     report: GetReport, tmp_path: Path, part: int
 ) -> None:
-    """Bit for bit, from the same weights and inputs; v2 is compared with v1 above."""
+    """Bit for bit, from the same weights and inputs, in no more copies; v2 is compared with v1."""
     families = list(FAMILIES)[part::4]
     base = subprocess.run(
         [sys.executable, "-m", "tests.support.audit", "--runner-v1", *families],
@@ -99,8 +104,11 @@ def test_embeddings_and_positions_are_those_of_the_pinned_release(
     assert [before["family"] for before in told] == families
     for before in told:
         expected = [(r["step"], r["case"], r["digest"]) for r in before["runs"]]
-        found = [(r.step, r.case, r.digest) for r in report(before["family"]).runs]
-        assert [r for r in found if r[0] in ("runner v1", "positions")] == expected
+        runs = [r for r in report(before["family"]).runs if r.step in ("runner v1", "positions")]
+        assert [(r.step, r.case, r.digest) for r in runs] == expected
+        copies = [(r.step, r.case, r.h2d_copies) for r in runs]
+        limits = [(r["step"], r["case"], r["h2d_copies"]) for r in before["runs"]]
+        assert [c for c, most in zip(copies, limits, strict=True) if c > most] == []
 
 
 def field_paths() -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Tensors of items in the computed prefix stay with the scheduler, until they are needed.
+"""Data of items in the computed prefix stays with the scheduler, until it is needed.
 
 Real schedulers, v1 and v2 form, on tiny checkpoints; no worker runs.
 """
@@ -7,6 +7,7 @@ Real schedulers, v1 and v2 form, on tiny checkpoints; no worker runs.
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock, patch
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -42,7 +44,10 @@ def _hash_seed() -> None:
 
 @pytest.fixture
 def make_scheduler(checkpoint: Callable[[str], Path]) -> MakeScheduler:
-    """A scheduler with prefix caching and blocks of 16 tokens, by checkpoint and runner."""
+    """A scheduler with prefix caching and blocks of 16 tokens, by checkpoint and runner.
+
+    Its workers restore what it left out.
+    """
 
     def make(
         name: str = "qwen3_vl", *, v2: bool = False, spec_tokens: int = 0, **options: Any
@@ -98,6 +103,7 @@ def make_scheduler(checkpoint: Callable[[str], Path]) -> MakeScheduler:
             log_stats=True,
         )
         scheduler.use_v2_model_runner = v2
+        scheduler.workers_restore_mm_data = True
         return scheduler
 
     return make
@@ -205,11 +211,11 @@ RUNNERS = pytest.mark.parametrize("v2", [False, True], ids=["v1", "v2"])
 
 @RUNNERS
 @pytest.mark.parametrize(
-    ("name", "kept"), [("qwen3_vl", ["image_grid_thw"]), ("llava", [])], ids=["mrope", "plain"]
+    ("name", "kept"), [("qwen3_vl", ["image_grid_thw"]), ("llava", None)], ids=["mrope", "plain"]
 )
 @pytest.mark.parametrize("spec_tokens", [0, 2])
 def test_only_an_item_wholly_inside_the_prefix_loses_its_tensors(
-    make_scheduler: MakeScheduler, name: str, kept: list[str], v2: bool, spec_tokens: int
+    make_scheduler: MakeScheduler, name: str, kept: list[str] | None, v2: bool, spec_tokens: int
 ) -> None:
     scheduler = make_scheduler(name, v2=v2, spec_tokens=spec_tokens)
     _fill_prefix_cache(scheduler)
@@ -287,13 +293,21 @@ def test_data_that_is_no_tensor_goes_as_it_is(make_scheduler: MakeScheduler) -> 
 
 def test_the_shared_memory_reader_takes_a_stripped_item(make_scheduler: MakeScheduler) -> None:
     from vllm.multimodal.cache import ShmObjectStoreReceiverCache
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.worker.worker_base import WorkerWrapperBase
 
     scheduler = make_scheduler("llava")
     _fill_prefix_cache(scheduler)
     sent = _send(scheduler, _request("second", tail=2))
-    reader = object.__new__(ShmObjectStoreReceiverCache)  # without shared memory to touch
+    output = SchedulerOutput.make_empty()
+    output.scheduled_new_reqs.append(sent)
+    wrapper = WorkerWrapperBase()
+    # Without shared memory to touch.
+    wrapper.mm_receiver_cache = object.__new__(ShmObjectStoreReceiverCache)
 
-    assert reader.get_and_update_features(sent.mm_features) == sent.mm_features
+    wrapper._apply_mm_cache(output)
+
+    assert _fields(sent) == [None, WHOLE, WHOLE]
 
 
 def test_a_worker_that_sees_every_item_each_step_gets_them_whole(
@@ -306,6 +320,161 @@ def test_a_worker_that_sees_every_item_each_step_gets_them_whole(
     _fill_prefix_cache(scheduler)
 
     assert _fields(_send(scheduler, _request("second", tail=2))) == [WHOLE] * 3
+
+
+# -- who may be sent less -------------------------------------------------------------------------
+
+
+def test_workers_that_cannot_restore_get_all_items_whole(make_scheduler: MakeScheduler) -> None:
+    scheduler = make_scheduler()
+    del scheduler.workers_restore_mm_data  # as before the engine core asked them
+    _fill_prefix_cache(scheduler)
+    request = _request("second", tail=2)
+
+    assert _send(scheduler, request).mm_features is request.mm_features
+
+
+def test_a_plug_in_switches_it_off_by_name(
+    make_scheduler: MakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that comes when the scheduler is imported already."""
+    scheduler = make_scheduler()
+    _fill_prefix_cache(scheduler)
+    monkeypatch.setattr(
+        "vllm.multimodal.utils.strip_covered_mm_data", lambda features, *_, **__: features
+    )
+
+    assert _fields(_send(scheduler, _request("second", tail=2))) == [WHOLE] * 3
+
+
+@pytest.mark.parametrize(
+    ("computed", "keep", "left"),
+    [
+        (0, False, [WHOLE] * 3),
+        (47, False, [WHOLE] * 3),
+        (48, False, [None, WHOLE, WHOLE]),
+        (48, True, [["image_grid_thw"], WHOLE, WHOLE]),
+        (140, False, [None] * 3),
+    ],
+)
+def test_the_seam_leaves_out_what_the_computed_tokens_cover(
+    computed: int, keep: bool, left: list[list[str] | None]
+) -> None:
+    from vllm.multimodal.utils import strip_covered_mm_data
+
+    features = [_feature(image, *WINDOWS[image], _item()) for image in IMAGES]
+    sent = strip_covered_mm_data(features, computed, keep_cpu_fields=keep)
+    assert [None if f.data is None else sorted(f.data) for f in sent] == left
+    assert [f.identifier for f in sent] == list(IMAGES)
+    assert all(feature.data is not None for feature in features)
+
+
+def test_an_item_without_fields_for_positions_is_kept_whole_for_them() -> None:
+    """A model from elsewhere may compute positions from fields that it does not flag."""
+    from vllm.multimodal.inputs import MultiModalKwargsItem
+    from vllm.multimodal.utils import strip_covered_mm_data
+
+    item = MultiModalKwargsItem({"pixel_values": _item()["pixel_values"]})
+    (sent,) = strip_covered_mm_data([_feature("inside", 0, 4, item)], 4, keep_cpu_fields=True)
+    assert sent.data is item
+
+
+def _runner_class(version: str) -> Any:
+    module = {"v1": "gpu_model_runner", "v1, cpu": "cpu_model_runner", "v2": "gpu.model_runner"}
+    found = importlib.import_module(f"vllm.v1.worker.{module[version]}")
+    return found.CPUModelRunner if "cpu" in version else found.GPUModelRunner
+
+
+def _executor_class(name: str) -> Any:
+    module = {"ray": "ray_executor", "mp": "multiproc_executor"}.get(name, "uniproc_executor")
+    classes = {
+        "ray": "RayDistributedExecutor",
+        "mp": "MultiprocExecutor",
+        "uni": "UniProcExecutor",
+        "external_launcher": "ExecutorWithExternalLauncher",
+    }
+    return getattr(importlib.import_module(f"vllm.v1.executor.{module}"), classes[name])
+
+
+def _executor(name: str, *runners: Any) -> Any:
+    """An executor with a worker for each runner, in this process."""
+    from vllm.v1.serial_utils import run_method
+    from vllm.v1.worker.worker_base import WorkerWrapperBase
+
+    def collective_rpc(method: Any) -> list[Any]:
+        wrappers = [WorkerWrapperBase() for _ in runners]
+        for wrapper, runner in zip(wrappers, runners, strict=True):
+            wrapper.worker = SimpleNamespace(**({"model_runner": runner} if runner else {}))
+        return [run_method(wrapper, cloudpickle.dumps(method), (), {}) for wrapper in wrappers]
+
+    executor = object.__new__(_executor_class(name))
+    executor.collective_rpc = collective_rpc
+    return executor
+
+
+def _with_its_own(runner_class: Any, method: str) -> Any:
+    """As a platform plug-in overrides it."""
+    return type("PlugInRunner", (runner_class,), {method: lambda *_: None})
+
+
+RESTORING = {"v1": "_update_states", "v1, cpu": "_update_states", "v2": "update_requests"}
+
+
+@pytest.mark.parametrize("version", RESTORING)
+@pytest.mark.parametrize("executor", ["mp", "ray"])
+def test_worker_processes_restore_if_their_runners_do(executor: str, version: str) -> None:
+    cls = _runner_class(version)
+    own = object.__new__(cls)
+    plug_in = object.__new__(_with_its_own(cls, RESTORING[version]))
+    harmless = object.__new__(_with_its_own(cls, "load_model"))
+
+    assert _executor(executor, own, harmless).restores_mm_data()
+    assert not _executor(executor, plug_in).restores_mm_data()
+    assert not _executor(executor, own, plug_in).restores_mm_data()
+    assert not _executor(executor, own, None).restores_mm_data()
+    assert not _executor(executor, own, object()).restores_mm_data()
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_runner_whose_method_is_replaced_from_outside_restores_nothing(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cls = _runner_class(version)
+    monkeypatch.setattr(cls, RESTORING[version], lambda *_: None)
+
+    assert not _executor("mp", object.__new__(cls)).restores_mm_data()
+
+
+@pytest.mark.parametrize("executor", ["uni", "external_launcher"])
+def test_nothing_is_left_out_for_a_worker_in_this_process(executor: str) -> None:
+    """Nothing is serialized there."""
+    assert not _executor(executor, object.__new__(_runner_class("v1"))).restores_mm_data()
+
+
+@pytest.mark.parametrize("restores", [False, True])
+def test_the_engine_core_asks_its_executor(restores: bool) -> None:
+    from vllm.v1.engine import core
+
+    class SchedulerReached(Exception):
+        pass
+
+    class Scheduler(SimpleNamespace):
+        @property
+        def connector(self) -> None:
+            raise SchedulerReached(self.workers_restore_mm_data)
+
+    executor = MagicMock(restores_mm_data=lambda: restores)
+    config = MagicMock(speculative_config=None)
+    config.scheduler_config.get_scheduler_cls.return_value = Scheduler
+    with (
+        patch.object(core, "StructuredOutputManager"),
+        patch.object(core, "resolve_kv_cache_block_sizes", return_value=(16, 16)),
+        patch.object(core.EngineCore, "_initialize_kv_caches"),
+        pytest.raises(SchedulerReached) as reached,
+    ):
+        core.EngineCore(config, lambda _: executor, log_stats=False)
+
+    assert reached.value.args == (restores,)
 
 
 # -- needed after all ------------------------------------------------------------------------------
@@ -399,27 +568,76 @@ def test_a_log_line_names_the_items_not_their_tensors(
     assert "mm_items={'second': [0]}" in repr(scheduler.schedule().scheduled_cached_reqs)
 
 
-@RUNNERS
-def test_a_streaming_session_sends_only_what_its_next_input_brings(
-    make_scheduler: MakeScheduler, v2: bool
-) -> None:
-    from vllm.v1.request import StreamingUpdate
+# -- streaming sessions ---------------------------------------------------------------------------
 
-    scheduler = make_scheduler(v2=v2)
-    session = _request("second", tail=2, items={"inside": _item()}, streaming=True)
-    assert _fields(_send(scheduler, session)) == [WHOLE]
-    update = _request("second", tail=3, items={"inside": _item()}, streaming=True)
-    scheduler.running.remove(session)
-    streamed = StreamingUpdate.from_request(update)
-    assert streamed is not None
-    scheduler._update_request_as_session(session, streamed)
-    scheduler.waiting.add_request(session)
 
-    output = scheduler.schedule()
+def _stream(scheduler: Scheduler, number: int) -> SchedulerOutput:
+    """One more update of the session `second`, of one image in 3 tokens, and its step."""
+    update = _request("second", tail=2, items={"inside": _item()}, streaming=True)
+    update.prompt_token_ids = [7, 7, number]
+    update.mm_features = [_feature(f"image {number}", 0, 2, _item())]
+    scheduler.add_request(update)
+    return scheduler.schedule()
 
-    (sent,) = output.scheduled_new_reqs
-    assert _fields(sent) == [["image_grid_thw"], WHOLE]
-    assert output.scheduled_encoder_inputs == {}  # the same image: its encoder output is at hand
+
+@pytest.fixture(params=[False, True], ids=["v1", "v2"])
+def session(make_scheduler: MakeScheduler, request: pytest.FixtureRequest) -> Scheduler:
+    """A scheduler with the session `second`, which waits for its first update."""
+    scheduler = make_scheduler(v2=request.param)
+    first = _request("second", tail=2, items={"inside": _item()}, streaming=True)
+    first.max_tokens = 1
+    assert _fields(_send(scheduler, first)) == [WHOLE]
+    return scheduler
+
+
+def test_a_streaming_session_sends_only_what_its_next_input_brings(session: Scheduler) -> None:
+    for number in range(1, 5):
+        output = _stream(session, number)
+        (sent,) = output.scheduled_new_reqs
+        assert _fields(sent) == [*[["image_grid_thw"]] * number, WHOLE]
+        assert output.scheduled_encoder_inputs == {"second": [number]}
+        assert not output.scheduled_cached_reqs.mm_items
+        _answer(session, output)
+
+
+def test_an_update_costs_what_it_adds_not_what_the_session_holds(session: Scheduler) -> None:
+    """Counted, not timed: calls of Python functions in an update and its step."""
+
+    def calls(number: int) -> int:
+        counted = 0
+
+        def count(_: Any, event: str, __: Any) -> None:
+            nonlocal counted
+            counted += event == "call"
+
+        sys.setprofile(count)
+        try:
+            output = _stream(session, number)
+            _answer(session, output)
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    # Over 16 updates, since each fills three tokens of a block of 16.
+    early = [calls(number) for number in range(1, 49)][-16:]
+    for number in range(49, 1985):
+        calls(number)
+    late = [calls(number) for number in range(1985, 2001)]
+    # What remains is bisection.
+    assert sum(late) < sum(early) * 1.5
+
+
+def test_a_session_that_loses_its_prefix_gets_the_tensors_once(session: Scheduler) -> None:
+    """Then it is sent as little as before."""
+    session.requests["second"].max_tokens = 2
+    _answer(session, _stream(session, 1))
+    _fail_to_load(session, session.requests["second"])
+    output = session.schedule()
+    assert _received(output) == {0: WHOLE}
+    _answer(session, output)
+
+    (sent,) = _stream(session, 2).scheduled_new_reqs
+    assert _fields(sent) == [["image_grid_thw"], ["image_grid_thw"], WHOLE]
 
 
 # -- the workers' side -----------------------------------------------------------------------------

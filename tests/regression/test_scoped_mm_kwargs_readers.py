@@ -128,7 +128,6 @@ def test_processors_of_one_modality_are_made_with_its_scope(make_renderer: MakeR
         "qwen3_vl",
         mm_processor_kwargs={
             "image_mean": [0.0, 0.0, 0.0],
-            "deep": {"er": {"still": [1, [2]]}},
             "images_kwargs": {"size": SMALL},
             "videos_kwargs": {"image_mean": [0.1, 0.1, 0.1]},
         },

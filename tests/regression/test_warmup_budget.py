@@ -8,6 +8,7 @@ import ast
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
@@ -101,12 +102,11 @@ def test_warmup_goes_through_the_registry(
     get_dummy_mm_inputs = MagicMock()
     monkeypatch.setattr(base.mm_registry, "get_dummy_mm_inputs", get_dummy_mm_inputs)
     warm_up(renderer)
-    get_dummy_mm_inputs.assert_called_once_with(
-        renderer.model_config,
-        {"image": 1},
-        processor=renderer.mm_processor,
-        scheduler_config=renderer.config.scheduler_config,
-    )
+    get_dummy_mm_inputs.assert_called_once()
+    (call,) = get_dummy_mm_inputs.call_args_list
+    assert call.args == (renderer.model_config, {"image": 1})
+    assert call.kwargs["processor"] is renderer.mm_processor
+    assert call.kwargs["scheduler_config"] is renderer.config.scheduler_config
 
 
 @pytest.mark.parametrize(("scheduled", "seq_len"), [(True, 2048), (False, 262144)])
@@ -156,8 +156,15 @@ def test_profiling_still_asks_for_the_full_length(
     assert set(lengths) == {262144}
 
 
-def test_a_mock_config_keeps_the_full_length(make_renderer: MakeRenderer) -> None:
-    """The release's own tests/renderers/test_warmup.py passes such a config."""
+@pytest.mark.parametrize(
+    "config",
+    [
+        MagicMock(),  # as the release's own tests/renderers/test_warmup.py has
+        MagicMock(enable_chunked_prefill=True),
+        SimpleNamespace(enable_chunked_prefill=True, max_num_batched_tokens=None),
+    ],
+)
+def test_a_size_that_is_no_integer_bounds_nothing(make_renderer: MakeRenderer, config: Any) -> None:
     from vllm.multimodal import MULTIMODAL_REGISTRY
 
     renderer = make_renderer("llava", max_model_len=4096)
@@ -165,7 +172,7 @@ def test_a_mock_config_keeps_the_full_length(make_renderer: MakeRenderer) -> Non
         renderer.model_config,
         {"image": 1},
         processor=renderer.mm_processor,
-        scheduler_config=MagicMock(),
+        scheduler_config=config,
     )
     assert len(inputs["prompt_token_ids"]) == 4096
 

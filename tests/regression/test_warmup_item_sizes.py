@@ -8,7 +8,11 @@ import ast
 import asyncio
 import importlib.util
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -472,12 +476,16 @@ def test_with_embeddings_only_no_processor_runs(
     make_renderer: MakeRenderer,
     record: Callable[[BaseRenderer[Any]], Recorder],
     vllm_log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits = {"image": 0, "video": 0}
     renderer = make_renderer("qwen3_vl", limit_mm_per_prompt=limits, enable_mm_embeds=True)
     recorder = record(renderer)
+    builder = renderer.mm_processor.dummy_inputs
+    monkeypatch.setattr(builder, "get_dummy_text", None)  # nothing calls it
     vllm_log.clear()
     warm_up(renderer)
+    assert recorder.sizes == []
     assert recorder.tokens == []
     messages = [record.getMessage() for record in vllm_log.records]
     assert "Multi-modal warmup skipped: no modality is enabled" in messages
@@ -485,31 +493,36 @@ def test_with_embeddings_only_no_processor_runs(
     assert warnings_of(vllm_log) == []
 
 
-def test_profiling_without_modalities_still_runs_the_processor(
-    make_renderer: MakeRenderer, record: Callable[[BaseRenderer[Any]], Recorder]
+@pytest.mark.parametrize("bounded", [False, True])
+def test_only_small_items_can_be_none(
+    make_renderer: MakeRenderer,
+    record: Callable[[BaseRenderer[Any]], Recorder],
+    bounded: bool,
 ) -> None:
+    """What bounds the length of the prompt says nothing about its items."""
     from vllm.multimodal import MULTIMODAL_REGISTRY
 
     renderer = make_renderer("llava", max_model_len=4096)
     recorder = record(renderer)
-    MULTIMODAL_REGISTRY.get_dummy_mm_inputs(
-        renderer.model_config, {}, processor=renderer.mm_processor
-    )
-    assert recorder.tokens == [{}]
-
-
-def test_skipped_inputs_are_a_prompt_without_items(make_renderer: MakeRenderer) -> None:
-    from vllm.multimodal import MULTIMODAL_REGISTRY
-
-    renderer = make_renderer("llava", max_model_len=4096)
-    inputs = MULTIMODAL_REGISTRY.get_dummy_mm_inputs(
+    config = renderer.config.scheduler_config if bounded else None
+    build = partial(
+        MULTIMODAL_REGISTRY.get_dummy_mm_inputs,
         renderer.model_config,
-        {},
         processor=renderer.mm_processor,
-        scheduler_config=renderer.config.scheduler_config,
+        scheduler_config=config,
     )
-    assert inputs["prompt_token_ids"] == [0] * 4096
+
+    assert len(build({})["prompt_token_ids"]) == 4096
+    assert (recorder.sizes, recorder.tokens) == ([{}], [{}])
+
+    inputs = build({}, small_items=True)
+    assert inputs["prompt_token_ids"] == []
     assert dict(inputs["mm_kwargs"]) == inputs["mm_hashes"] == inputs["mm_placeholders"] == {}
+    assert (recorder.sizes, recorder.tokens) == ([{}], [{}])
+
+    build({"image": 1})
+    build({"image": 1}, small_items=True)
+    assert recorder.sizes[1:] == [{"image": (336, 336)}, {"image": (336, 168)}]
 
 
 def test_a_text_only_model_warms_up(
@@ -605,7 +618,37 @@ def test_a_failed_warmup_is_logged_with_its_traceback_and_counted(
     unregister_vllm_metrics()
     assert failures(renderer) is None
     warm_up(renderer)
-    assert failures(renderer) == 2
+    assert failures(renderer) == 4
+
+
+def test_what_cannot_be_counted_is_no_reason_not_to_start(
+    make_renderer: MakeRenderer, tmp_path: Path
+) -> None:
+    """`PROMETHEUS_MULTIPROC_DIR` names a folder that is gone; prometheus reads it on import."""
+    renderer = make_renderer("llava")
+    program = f"""
+from tests.support.models import inspected_in_this_process
+from tests.support.renderers import make_renderer
+from vllm.renderers.params import ChatParams
+
+with inspected_in_this_process():
+    make_renderer({renderer.model_config.model!r}).warmup(ChatParams())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env={
+            **os.environ,
+            "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "gone"),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "Cannot count failed multi-modal warmups" in ended.stdout
+    assert "FileNotFoundError" in ended.stdout
 
 
 def test_each_model_has_its_own_count(

@@ -66,6 +66,8 @@ class Run:
     d2h_bytes: int
     syncs: int
     """With those inside `gpu_sync_allowed()`."""
+    waits: tuple[str, ...]
+    """Where these are, once each."""
     faults: tuple[str, ...]
     """Mismatches and syncs that nothing allows, by line, once each; then what stopped it."""
     digest: str
@@ -116,6 +118,16 @@ def audit(
             report.placements += audited.placements(requests, report.placements)
             report.runs += audited.runs(name, requests, everything=everything)
     return report
+
+
+def fallen_back(report: Report) -> dict[str, bool]:
+    """Whether each case beyond every graph budget ran to its end, in both runners."""
+    told: dict[str, bool] = {}
+    for run in report.runs:
+        if run.step.startswith("graph over budget"):
+            ended = not any("Error: " in fault for fault in run.faults)
+            told[run.case] = told.get(run.case, True) and ended
+    return told
 
 
 class _Audit:
@@ -175,6 +187,7 @@ class _Audit:
             d2h_copies=len(down),
             d2h_bytes=sum(c.size for c in down),
             syncs=sum(not s.strict for s in record.syncs),
+            waits=tuple(sorted({str(s) for s in record.syncs if not s.strict})),
             faults=(*sorted({str(f) for f in record.faults()}), *crash),
             digest=_digest(result),
         )

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from vllm.distributed.device_communicators.shm_broadcast import MessageQueue
+from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
 TELL = "tell_broadcast"
@@ -48,6 +49,14 @@ class CountingExecutor(MultiprocExecutor):
 
         queue.acquire_write = acquire_write
         queue.local_socket = CountedSocket
+
+    def execute_model(self, scheduler_output: SchedulerOutput, non_block: bool = False) -> Any:
+        before = self._broadcast_bytes
+        told = super().execute_model(scheduler_output, non_block)
+        if not scheduler_output.total_num_scheduled_tokens:
+            # That a request has ended is sent when nothing else is: sooner or later than `TELL`.
+            self._broadcast_bytes = before
+        return told
 
     def collective_rpc(self, method: Any, *args: Any, **kwargs: Any) -> Any:
         if method == TELL:

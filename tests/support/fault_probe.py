@@ -1,7 +1,7 @@
 """Take what covers an image away from a real engine, while a request relies on it.
 
 Prints one JSON line: what is answered, and what the workers got for it. Run it as
-`python -m tests.support.fault_probe FOLDER`; the checkpoint is made in FOLDER.
+`python -m tests.support.fault_probe FOLDER [RUN…]`; the checkpoint is made in FOLDER.
 """
 
 # ruff: noqa: ANN401 (what vLLM takes and tells)
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from tests.support import media
+from tests.support import media, own_platform
 from tests.support.checkpoints import CHECKPOINTS, make_checkpoint
 from tests.support.engine_probe import OPTIONS
 from tests.support.models import inspected_in_this_process
@@ -77,7 +77,7 @@ class Seen:
 
 
 class Engine:
-    """An engine in this process, one step at a time."""
+    """An engine in this process, one step at a time, with a worker in another."""
 
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
@@ -233,7 +233,9 @@ def run(name: str, checkpoint: Path) -> dict[str, Any]:
     ask, more = RUNS[name]
     # Greedy tokens are compared, so as exactly as the device computes.
     dtype = "float32" if current_platform.is_cpu() else "auto"
-    llm = LLM(str(checkpoint), **{**OPTIONS, "dtype": dtype, **more})
+    # For a worker in this process nothing is left out.
+    options = {**OPTIONS, "dtype": dtype, "distributed_executor_backend": "mp", **more}
+    llm = LLM(str(checkpoint), **options)
     told = ask(Engine(llm))
     llm.llm_engine.engine_core.shutdown()
     del llm
@@ -246,7 +248,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="fault_probe", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("runs", nargs="*", default=list(RUNS), metavar="RUN")
+    parser.add_argument(
+        "--plug-in", type=Path, metavar="RELEASE", help="with a platform made from this tree"
+    )
     options = parser.parse_args(arguments)
+    if options.plug_in:
+        own_platform.install(options.folder / "site", options.plug_in)
 
     # In this process, where the scheduler can be asked and steps are ours.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"

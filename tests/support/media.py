@@ -68,16 +68,25 @@ def png(number: int, width: int = 224, height: int = 224) -> bytes:
     return file.getvalue()
 
 
-def mp4(number: int, frames: int = 8, width: int = 128, height: int = 96) -> bytes:
+def mp4(
+    number: int, frames: int = 8, width: int = 128, height: int = 96, *, sound: bool = False
+) -> bytes:
     import av
 
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as container:
         stream = container.add_stream("mpeg4", rate=_FPS)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        heard = container.add_stream("aac", rate=RATE) if sound else None
         for frame in clip(number, frames, width, height)[0]:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame)))
         container.mux(stream.encode())
+        if heard is not None:
+            samples = tone(number, frames / _FPS)[0].reshape(1, -1)
+            wave = av.AudioFrame.from_ndarray(samples, format="fltp", layout="mono")
+            wave.sample_rate = RATE
+            container.mux(heard.encode(wave))
+            container.mux(heard.encode())
     return file.getvalue()
 
 

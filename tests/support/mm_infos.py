@@ -26,6 +26,7 @@ def make_info(
     from transformers import PretrainedConfig, PreTrainedTokenizerFast
     from vllm.config.multimodal import MultiModalConfig
     from vllm.multimodal.processing import InputProcessingContext
+    from vllm.multimodal.registry import _ProcessorFactories
 
     mm_config = MultiModalConfig(
         mm_processor_kwargs=mm_processor_kwargs,
@@ -44,6 +45,9 @@ def make_info(
     )
     module, name = family.split(":")
     cls = getattr(importlib.import_module(f"vllm.model_executor.models.{module}"), name)
-    return type(name, (cls,), overrides)(
+    make = _ProcessorFactories(
+        info=type(name, (cls,), overrides), processor=None, dummy_inputs=None
+    )  # type: ignore[arg-type]
+    return make.build_info(
         InputProcessingContext(model_config, PreTrainedTokenizerFast.from_pretrained(tokenizer))
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MERGES = ("get_merged_mm_kwargs", "merge_mm_processor_kwargs")
-SCOPING = ("overlay_modality_mm_kwargs", "flatten_mm_kwargs")
+SCOPING = ("overlay_modality_mm_kwargs",)
 """Functions that name the modality of what they are given."""
 REQUESTS = ("mm_kwargs", "hf_processor_mm_kwargs")
 """Names that hold the options of a request in a model."""
@@ -55,10 +55,8 @@ def _own_nodes(body: ast.AST) -> Iterator[ast.AST]:
 
 
 def _names_scoped_by(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Assign):
-        merges = _calls(node.value, MERGES) and _read(node.value, ()) is None
-        if merges or _calls(node.value, SCOPING):
-            yield from (t.id for t in node.targets if isinstance(t, ast.Name))
+    if isinstance(node, ast.Assign) and _calls(node.value, (*MERGES, *SCOPING)):
+        yield from (t.id for t in node.targets if isinstance(t, ast.Name))
 
 
 def _read(node: ast.AST, requests: tuple[str, ...]) -> str | None:

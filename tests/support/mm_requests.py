@@ -71,24 +71,49 @@ def ask(
 
     The prompt has a placeholder for each, or for the modalities `in_prompt`.
     """
+    several = {m: [item] for m, item in items.items()}
+    result = _process(renderer, several, mm_processor_kwargs, uuids, in_prompt or items)
+    return Answer(
+        tokens=_tokens(result),
+        hashes={m: hashes[0] for m, hashes in result["mm_hashes"].items()},
+        data={m: i[0].get_data() for m, i in result["mm_kwargs"].items() if i[0] is not None},
+    )
+
+
+def ask_all(
+    renderer: BaseRenderer[Any], items: Mapping[str, list[Any]], mm_processor_kwargs: Any = None
+) -> dict[str, list[tuple[int, str]]]:
+    """Process the items of one request: tokens and hash of each, by modality."""
+    result = _process(renderer, items, mm_processor_kwargs, None, items)
+    return {
+        m: [(r.get_num_embeds(), h) for r, h in zip(ranges, result["mm_hashes"][m], strict=True)]
+        for m, ranges in result["mm_placeholders"].items()
+    }
+
+
+def _process(
+    renderer: BaseRenderer[Any],
+    items: Mapping[str, list[Any]],
+    mm_processor_kwargs: Any,
+    uuids: Any,
+    in_prompt: Iterable[str],
+) -> Any:
     processor = renderer.get_mm_processor()
     wants_metadata = getattr(processor.info.data_parser, "video_needs_metadata", False)
-    data = {m: [item if m != "video" or wants_metadata else item[0]] for m, item in items.items()}
-    text = processor.dummy_inputs.get_dummy_text(dict.fromkeys(in_prompt or data, 1))
+    data = {
+        m: [i if m != "video" or wants_metadata else i[0] for i in several]
+        for m, several in items.items()
+    }
+    text = processor.dummy_inputs.get_dummy_text({m: len(items[m]) for m in in_prompt})
     process = renderer._process_multimodal
     # A later release, which roll asks, does not take it.
     takes = "tokenization_kwargs" in inspect.signature(process).parameters
-    result: Any = process(
+    return process(
         renderer.get_tokenizer().encode(text),
         data,
         mm_uuids=uuids,
         mm_processor_kwargs=mm_processor_kwargs,
         **({"tokenization_kwargs": None} if takes else {}),
-    )
-    return Answer(
-        tokens=_tokens(result),
-        hashes={m: hashes[0] for m, hashes in result["mm_hashes"].items()},
-        data={m: i[0].get_data() for m, i in result["mm_kwargs"].items() if i[0] is not None},
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import timeit
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,21 @@ def _latencies(renderer: BaseRenderer[Any], prompts: list[Any]) -> Iterator[floa
         yield time.perf_counter() - start
 
 
+def _options(renderer: BaseRenderer[Any]) -> float:
+    """Seconds to read the options of a request that has none, and to settle them for HF."""
+    from vllm.multimodal.processing import context
+
+    info = renderer.get_mm_processor().info
+    processor, settle = info.get_hf_processor(), getattr(context, "resolve_hf_mm_kwargs", None)
+
+    def once() -> None:
+        merged = info.ctx.get_merged_mm_kwargs({})
+        if settle is not None:  # the patched tree's
+            settle(processor, {"images": [], "videos": []}, merged)
+
+    return min(timeit.repeat(once, number=1000, repeat=5)) / 1000
+
+
 def probe(folder: Path, requests: int) -> dict[str, Any]:
     """By modality, in seconds: each request alone, and all of as many others in one call."""
     import vllm
@@ -58,7 +74,12 @@ def probe(folder: Path, requests: int) -> dict[str, Any]:
         latencies = list(_latencies(renderer, alone))
         start = time.perf_counter()
         renderer.render_cmpl(together)
-        kinds[kind] = {"latencies": latencies, "together": time.perf_counter() - start}
+        together = time.perf_counter() - start
+        kinds[kind] = {
+            "latencies": latencies,
+            "together": together,
+            "options": _options(renderer),
+        }
     return {"vllm": vllm.__file__, "requests": requests, "kinds": kinds}
 
 

@@ -156,9 +156,19 @@ def serve(checkpoint: Path, log: Path, *options: str) -> Iterator[Server]:
     """
     gate = Gate(log.with_name("gate"))
     gate.file.touch()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as ours:
+        # Held, so that nobody else gets the port before the server, which shares it, has it.
+        for shared in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            ours.setsockopt(socket.SOL_SOCKET, shared, 1)
+        ours.bind(("127.0.0.1", 0))
+        with _serve_at(ours.getsockname()[1], gate, checkpoint, log, *options) as server:
+            yield server
+
+
+@contextmanager
+def _serve_at(
+    port: int, gate: Gate, checkpoint: Path, log: Path, *options: str
+) -> Iterator[Server]:
     command = [sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", str(checkpoint)]
     with log.open("wb") as file:
         process = subprocess.Popen(

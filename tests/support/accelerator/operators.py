@@ -78,6 +78,8 @@ class Operators(TorchDispatchMode):
                 if not blocking and not on_device(result):
                     acc.pinned.mark(result)
                 acc.copies(str(func), args[0], result, blocking=blocking)
+                if not blocking and not on_device(result):
+                    acc.arrives_late(result)
             return result
         target, source = args[:2]
         if on_device(target) == on_device(source):
