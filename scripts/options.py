@@ -51,6 +51,7 @@ _OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
     ("each", "0", _switch, "check"),
     ("suites", "", _words, "test baseline"),
     ("shard", "", str, "test"),
+    ("transformers", "", str, "test"),
     ("bench", "", _words, "bench"),
     ("rounds", "3", int, "bench"),
     ("record", "0", _switch, "bench prove"),

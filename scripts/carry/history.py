@@ -16,7 +16,7 @@ from scripts.core.layout import Layout
 from scripts.release.lookup import Wish
 from scripts.release.pin import Pin
 from scripts.series.mails import Patch
-from scripts.series.stack import DIFF
+from scripts.series.written import DIFF
 
 _PLAIN = ("--no-show-signature", "--no-mailmap", "--no-color", "--no-decorate")
 _PATCH = ("--patch", "--no-renames", "--no-textconv", "--no-ext-diff", *DIFF)

@@ -12,7 +12,7 @@ from scripts.carry.threeway import Item, Row
 from scripts.core.errors import Conflict, OverlayError
 from scripts.core.git import Git, GitError
 from scripts.core.layout import SCRATCH, Layout, move_folder
-from scripts.series import clone, mails, stack
+from scripts.series import clone, mails, written
 
 
 def stop_at_conflict(git: Git, items: Sequence[Item], rows: Sequence[Row]) -> list[Row]:
@@ -108,7 +108,7 @@ def _refuse_markers(git: Git, onto: str, shown: str, again: str) -> None:
     tip = git.out("rev-parse", "HEAD")
     found = []
     for commit in git.lines("rev-list", "--reverse", "--no-merges", f"{onto}..{tip}"):
-        for raw in stack.exported(git, f"{commit}~1", commit).values():
+        for raw in written.exported(git, f"{commit}~1", commit).values():
             found += [
                 (commit, place) for place in mails.unfinished(mails.parse("0000-.patch", raw))
             ]
@@ -137,7 +137,7 @@ def dispose(layout: Layout, place: Path) -> Path | None:
         place.rename(gone)  # at once; what is left half-way would look like work
         shutil.rmtree(gone)
         return None
-    aside = layout.build / "removed" / place.name
+    aside = layout.removed / place.name
     n = 1
     while aside.exists():
         n += 1

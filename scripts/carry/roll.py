@@ -19,6 +19,7 @@ from scripts.release import pin as pins
 from scripts.release.pin import Pin
 from scripts.series import clone, mails, stack
 from scripts.series.mails import Patch
+from scripts.series.written import exported
 
 Say = Callable[[str], None]
 Verdict = Literal["unchanged", "shifted", "upstreamed", "upstreamed differently", "left out",
@@ -158,7 +159,7 @@ def _carry(
     )  # fmt: skip
     rows = threeway.carry(git, items)
     tip = git.out("rev-parse", "HEAD")
-    written = list(stack.exported(git, base, tip).values())
+    written = list(exported(git, base, tip).values())
     carried = dict(zip((row.name for row in rows if row.commit), written, strict=True))
     fates = tuple(
         _fate(patch, row, words[patch.name], carried.get(patch.name))
@@ -262,7 +263,7 @@ def _finish(layout: Layout, pin: Pin, new: Pin, patches: tuple[Patch, ...], plac
     base = source.base(Layout(layout.root, place, adopted=False), new)
     kept.refuse_unfinished(layout, git, base, f"a roll to {new.tag}", _again(new))
     tip = git.out("rev-parse", "HEAD")
-    written = stack.exported(git, base, tip)
+    written = exported(git, base, tip)
     now = {mails.parse(name, raw).subject: raw for name, raw in written.items()}
     fates = []
     for patch in patches:

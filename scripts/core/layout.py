@@ -72,6 +72,11 @@ class Layout:
         return self.build / "kept"
 
     @property
+    def removed(self) -> Path:
+        """What a verb took out of its place, which may have a person's work in it."""
+        return self.build / "removed"
+
+    @property
     def venv(self) -> Path:
         return self.build / "venv"
 

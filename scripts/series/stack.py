@@ -19,8 +19,9 @@ from scripts.release.pin import Pin
 from scripts.series import mails
 from scripts.series.clone import State, refuse_elsewhere, refuse_unsafe, state
 from scripts.series.mails import Patch
+from scripts.series.written import exported, known, remember
 
-# Flags of both directions side by side; each keeps bytes or commit ids stable.
+# Those of the other direction are in `written`; each keeps bytes or commit ids stable.
 _AM = (
     "--committer-date-is-author-date",  # with the fixed committer: same series, same commit ids
     "--keep",  # the subject as it is, as `--keep-subject` wrote it: `[Tags]`, `Re:`, blanks
@@ -30,33 +31,6 @@ _AM = (
     "--patch-format=mbox",  # never guess
     "--whitespace=nowarn",  # lint speaks of blanks, with the patch's name
 )
-# What the configuration of a repository may change in a diff that is read by machine.
-DIFF = (
-    "--src-prefix=a/", "--dst-prefix=b/", "--diff-algorithm=myers",
-    "--indent-heuristic", "--unified=3", "--inter-hunk-context=0", "-O/dev/null",
-)  # fmt: skip
-_FORMAT_PATCH = (
-    "--zero-commit",  # the `From` line would change with every edit of an earlier patch
-    "--full-index",  # abbreviated ids grow with the repository
-    "--no-signature",  # it holds git's version
-    "--no-stat",  # it repeats the diff and changes with terminal width
-    "--keep-subject",  # no `[PATCH n/m]`
-    "--no-renames",  # a rename's form depends on git's version and settings
-    # What a checkout of the user's (VLLM_DIR) may set for itself: the file and its names, …
-    "--suffix=.patch", "--filename-max-length=64", "--no-cover-letter",
-    # … the mail, …
-    "--no-from", "--no-add-header", "--no-attach", "--no-thread",
-    "--no-signoff", "--no-base", "--no-notes", "--encode-email-headers",
-    # … the diff.
-    *DIFF,
-)  # fmt: skip
-
-
-def exported(git: Git, base: str, tip: str) -> dict[str, bytes]:
-    """File name → bytes of each commit in `base..tip`, as the patch file it belongs in."""
-    with tempfile.TemporaryDirectory() as folder:
-        git.raw("format-patch", *_FORMAT_PATCH, "--output-directory", folder, f"{base}..{tip}")
-        return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
 
 @dataclass(frozen=True)
@@ -78,16 +52,17 @@ def apply(layout: Layout, pin: Pin, patches: tuple[Patch, ...], *, resolve: bool
     now = state(layout, pin)
     refuse_unsafe(layout, pin, now)
     git = Git(layout.clone)
-    if now.tip and now.on_branch and _canonical(git, now, patches):
-        return _applied(git, now.tip, patches, changed=False)
+    if now.tip and now.on_branch and _canonical(layout, now, patches):
+        return _applied(layout, now.base, now.tip, patches, changed=False)
     refuse_unexported(layout, pin, now, patches)
     if resolve:
         move(layout, pin, now.base)
         tip = am(layout, git, now.base, patches, resolve=True)
-        return _applied(git, tip, patches, changed=True)
+        return _applied(layout, now.base, tip, patches, changed=True)
     tip = _tip_of(layout, git, now.base, patches)
     move(layout, pin, tip)  # compute first, move last
-    return _applied(git, tip, patches, changed=tip != now.tip or not now.on_branch)
+    changed = tip != now.tip or not now.on_branch
+    return _applied(layout, now.base, tip, patches, changed=changed)
 
 
 def commits(layout: Layout, pin: Pin, patches: tuple[Patch, ...]) -> tuple[str, tuple[str, ...]]:
@@ -95,21 +70,24 @@ def commits(layout: Layout, pin: Pin, patches: tuple[Patch, ...]) -> tuple[str, 
     now = state(layout, pin)
     git = Git(layout.clone)
     tip = now.tip
-    if not tip or not _canonical(git, now, patches):
+    if not tip or not _canonical(layout, now, patches):
         tip = _tip_of(layout, git, now.base, patches)
     return now.base, tuple(git.lines("rev-list", "--reverse", f"{now.base}..{tip}"))
 
 
-def _canonical(git: Git, now: State, patches: tuple[Patch, ...]) -> bool:
+def _canonical(layout: Layout, now: State, patches: tuple[Patch, ...]) -> bool:
     """Whether the overlay branch is the series, with the ids that `apply` gives it."""
-    written = exported(git, now.base, now.tip) if now.tip else {}
     # A commit that a person made keeps their committer; apply gives it the reproducible id.
     ours = all(commit.ours for commit in now.commits)
-    return ours and written == {patch.name: patch.raw for patch in patches}
+    return ours and known(layout, now, patches) == {patch.name: patch.raw for patch in patches}
 
 
-def _applied(git: Git, tip: str, patches: tuple[Patch, ...], *, changed: bool) -> Applied:
-    return Applied(tip, git.out("rev-parse", f"{tip}^{{tree}}"), len(patches), changed)
+def _applied(
+    layout: Layout, base: str, tip: str, patches: tuple[Patch, ...], *, changed: bool
+) -> Applied:
+    remember(layout, base, tip, {patch.name: patch.raw for patch in patches})
+    tree = Git(layout.clone).out("rev-parse", f"{tip}^{{tree}}")
+    return Applied(tip, tree, len(patches), changed)
 
 
 def move(layout: Layout, pin: Pin, commit: str) -> None:
@@ -133,8 +111,7 @@ def move(layout: Layout, pin: Pin, commit: str) -> None:
 def refuse_unexported(layout: Layout, pin: Pin, now: State, patches: tuple[Patch, ...]) -> None:
     """Raise where the overlay branch has commits of a person's that no patch file holds."""
     kept = {patch.raw for patch in patches}
-    written = exported(Git(layout.clone), now.base, now.tip) if now.tip else {}
-    pairs = zip(now.commits, written.values(), strict=True)
+    pairs = zip(now.commits, known(layout, now, patches).values(), strict=True)
     lost = [c.subject for c, raw in pairs if not c.ours and raw not in kept]
     if lost:
         clone = layout.shown(layout.clone)
@@ -249,11 +226,12 @@ def export(layout: Layout, pin: Pin, *, check: bool) -> Exported:
     removed = tuple(sorted(set(old) - set(new)))
     if not check:
         _write(layout.patches, {name: new[name] for name in written})
-        kept = layout.build / "removed"
+        kept = layout.removed
         for name in removed:  # last: an old file goes only when every new one exists
             # Not for good: it may be a patch that somebody put there and never applied.
             kept.mkdir(exist_ok=True)
             shutil.move(layout.patches / name, kept / name)
+        remember(layout, now.base, now.tip, new)
     return Exported(written, removed, len(new))
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from scripts.core.git import Git
 from scripts.core.layout import Layout
 from scripts.release.pin import Pin
-from scripts.series import stack
 from scripts.series.clone import state
 from scripts.series.mails import Patch
+from scripts.series.written import known
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,9 @@ def report(layout: Layout, pin: Pin, patches: tuple[Patch, ...]) -> Report:
     """Compare series and work clone without changing either."""
     now = state(layout, pin)
     git = Git(layout.clone)
-    written = stack.exported(git, now.base, now.tip) if now.tip else {}
-    commits = dict(zip(written.items(), now.commits, strict=True))
+    commits = dict(zip(known(layout, now, patches).items(), now.commits, strict=True))
     keys = [(patch.name, patch.raw) for patch in patches]
-    known = [(k[0], commits[k].id[:12] if k in commits else "not applied") for k in keys]
+    rows = [(k[0], commits[k].id[:12] if k in commits else "not applied") for k in keys]
     drift = []
     if now.lock:
         drift.append(f"git's index is locked: {shlex.quote(now.lock)}")
@@ -49,4 +48,4 @@ def report(layout: Layout, pin: Pin, patches: tuple[Patch, ...]) -> Report:
     if now.tip and not now.on_branch:
         drift.append(f"HEAD is at {now.head[:12]}, not on {pin.branch}")
     tree = git.out("rev-parse", f"{now.tip}^{{tree}}") if now.tip else ""
-    return Report(now.tip or "", tree, tuple(known), tuple(drift))
+    return Report(now.tip or "", tree, tuple(rows), tuple(drift))

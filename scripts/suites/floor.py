@@ -1,7 +1,7 @@
 """The tests that releases of transformers decide, with another release in front of the environment.
 
-`python -m scripts.suites.floor COMMAND…` runs the command with `TRANSFORMERS`, or the least
-release that the pinned vLLM allows.
+`python -m scripts.suites.floor RELEASE COMMAND…` runs the command with it; `""` is the least one
+that the pinned vLLM allows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from scripts.core.layout import Layout
 MODULES = ("test_scoped_mm_kwargs.py", "test_scoped_mm_kwargs_items.py", "test_warmup_budget.py")
 
 
-def version(layout: Layout) -> str:
-    """Raise `OverlayError` where nothing names one."""
-    if asked := os.environ.get("TRANSFORMERS"):
-        return asked
+def least(layout: Layout) -> str:
+    """Raise `OverlayError` where the pinned tree names none."""
     file = layout.clone / "requirements" / "common.txt"
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
     found = re.search(r"^transformers\s*>=\s*([\d.]+)", text, re.MULTILINE)
@@ -45,9 +43,9 @@ def ensure(layout: Layout, release: str) -> Path:
     return folder
 
 
-def main(layout: Layout, command: list[str]) -> int:
+def main(layout: Layout, release: str, command: list[str]) -> int:
     """Run the command and return its exit code."""
-    front = ensure(layout, version(layout))
+    front = ensure(layout, release or least(layout))
     env = dict(os.environ) | {"PYTHONPATH": str(front)}
     return subprocess.run(command, cwd=layout.root, env=env).returncode
 
@@ -55,6 +53,6 @@ def main(layout: Layout, command: list[str]) -> int:
 if __name__ == "__main__":
     try:
         here = Layout.of(Path(__file__).resolve().parents[2], os.environ.get("VLLM_DIR"))
-        raise SystemExit(main(here, sys.argv[1:]))
+        raise SystemExit(main(here, sys.argv[1], sys.argv[2:]))
     except OverlayError as error:
         raise SystemExit(f"error: {error}\nhint: {error.hint}") from None

@@ -79,15 +79,22 @@ def _tools(layout: Layout) -> Suite:
 
 
 def choose(
-    layout: Layout, pin: Pin, device: str, names: list[str], share: tuple[int, int] = (1, 1)
-) -> list[Suite]:
+    layout: Layout, pin: Pin, device: str, names: list[str],
+    share: tuple[int, int] = (1, 1), transformers: str = "",
+) -> list[Suite]:  # fmt: skip
     """Every suite for `device`; those that `names` leaves out stay in the list, with the reason.
 
     A name is `tools`, `regression`, `floor`, `engine`, `upstream`, `upstream-all` (what the series
     does not touch too), or the key of one of upstream's steps. Raises `OverlayError` for any other.
-    `share` (k of n) is this agent's part of upstream's suites.
+    `share` (k of n) is this agent's part of upstream's suites; `transformers` the release for
+    `floor`, see there.
     """
-    own = [_tools(layout), _regression(layout), _floor(layout), _engine(layout, device)]
+    own = [
+        _tools(layout),
+        _regression(layout),
+        _floor(layout, transformers),
+        _engine(layout, device),
+    ]
     theirs = [name for name in names if name not in [suite.name for suite in own]]
     out = "not asked for (SUITES)"
     wished = names or [suite.name for suite in own]
@@ -115,12 +122,12 @@ def _regression(layout: Layout) -> Suite:
     return Suite("regression", "each patch does what it claims", "venv", command, layout.root)
 
 
-def _floor(layout: Layout) -> Suite:
+def _floor(layout: Layout, release: str) -> Suite:
     """The release is installed when the suite runs, so the plan needs none."""
     why = "options of one modality with the least transformers allowed, or TRANSFORMERS"
     modules = (f"tests/regression/{module}" for module in floor.MODULES)
     pytest = _pytest(layout, "-n", "2", "--dist", "worksteal", *modules)
-    command = (sys.executable, "-m", "scripts.suites.floor", *pytest)
+    command = (sys.executable, "-m", "scripts.suites.floor", release, *pytest)
     return Suite("floor", why, "venv", command, layout.root)
 
 

@@ -6,7 +6,6 @@ import argparse
 import json
 import shutil
 from dataclasses import asdict
-from pathlib import Path
 
 from scripts.core import layout
 from scripts.core.layout import Layout
@@ -53,7 +52,11 @@ def make(args: argparse.Namespace, where: Layout) -> None:
 
 def clean(_args: argparse.Namespace, where: Layout) -> None:
     with layout.locked(where, "clean"):
-        made = (where.venv, where.pycache, where.tools, where.style, where.reports)
-        for folder in filter(Path.exists, made):
-            shutil.rmtree(folder)
+        # What a person may have work in, and what takes long to get.
+        stay = {where.build / "vllm", where.clone, where.downloads, where.kept, where.removed}
+        for made in set(where.build.iterdir()) - stay - {where.build / ".lock"}:
+            if made.is_dir() and not made.is_symlink():
+                shutil.rmtree(made)
+            else:
+                made.unlink()
     print("removed environment, tools and reports; the work clone and the downloads stay")

@@ -67,7 +67,7 @@ def export(args: argparse.Namespace, where: Layout) -> None:
     for name in done.written:
         print(f"{'differs' if args.check else 'written'}  {name}")
     for name in done.removed:
-        kept = where.shown(where.build / "removed")
+        kept = where.shown(where.removed)
         print(f"no commit  {name}" if args.check else f"removed  {name} (kept in {kept}/)")
     if args.check and (done.written or done.removed):
         raise CheckFailed(

@@ -38,7 +38,7 @@ def test(args: argparse.Namespace, where: Layout) -> None:
     names = [] if listed else args.suites
     if not listed and names != ["tools"]:
         preflight(where, plan, run=True)  # before `choose`, which may get our tools
-    chosen = runner.choose(where, release, device, names, share)
+    chosen = runner.choose(where, release, device, names, share, args.transformers)
     for line in runner.shown(chosen):
         print(line)
     if listed:
