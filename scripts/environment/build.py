@@ -88,14 +88,8 @@ def _assigned(env: Mapping[str, str]) -> str:
 def plan(layout: Layout, pin: Pin, asked_device: str, asked_kernels: str) -> Plan:
     """Choose device, kernel mode and environment; the patched tree must be there."""
     git = Git(layout.clone)
-    base = source.base(layout, pin)
-    native = [
-        p
-        for p in git.lines("diff", "--name-only", "--no-renames", base)
-        if p.startswith(lint.NATIVE)
-    ]
     chosen = device(asked_device)
-    mode, why = _kernels(chosen, asked_kernels, native)
+    mode, why = _kernels(chosen, asked_kernels, _native(git, source.base(layout, pin)))
     local = "+cpu" if chosen == "cpu" else ""
     env = {"VLLM_VERSION_OVERRIDE": pin.version + local}
     wheel = None if mode == "source" else pin.wheel("cpu" if mode == "cpu" else "cuda")
@@ -116,6 +110,20 @@ def plan(layout: Layout, pin: Pin, asked_device: str, asked_kernels: str) -> Pla
     return Plan(chosen, mode, why, wheel, env, compile_env, inputs)
 
 
+def _native(git: Git, base: str) -> list[str]:
+    """Files for which the kernels must be compiled: changed since `base`, by a commit that does
+    not say that the wheel's kernels stay the same, or by none yet.
+    """
+    native = ("--name-only", "--no-renames")
+    counted, excused = set(git.lines("diff", *native, "HEAD")), set[str]()
+    form = "--format=%x00%(trailers:key=Kernels,valueonly,separator=%x2C)"
+    for commit in git.out("log", *native, form, f"{base}..HEAD").split("\0")[1:]:
+        said, *files = commit.splitlines()
+        (excused if lint.UNCHANGED.fullmatch(said) else counted).update(files)
+    changed = [path for path in git.lines("diff", *native, base) if path.startswith(lint.NATIVE)]
+    return [path for path in changed if path in counted or path not in excused]
+
+
 def prebuilt(device: str) -> str:
     """The kernel mode that compiles nothing."""
     return "precompiled" if device == "cuda" else "cpu"
@@ -132,7 +140,7 @@ def _kernels(device: str, asked: str, native: list[str]) -> tuple[str, str]:
             hint="make build KERNELS=source",
         )
     if asked == "auto":
-        return prebuilt(device), "the series is Python only"
+        return prebuilt(device), "the series changes no kernel"
     if (asked == "cpu") != (device == "cpu"):
         raise OverlayError(
             f"KERNELS={asked} does not fit device {device}",

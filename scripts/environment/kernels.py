@@ -21,6 +21,23 @@ Say = Callable[[str], None]
 _LIB, _TEMP = "build/lib", "build/kernels"  # in the clone, where git ignores them; kept, so that
 # a compile that was cut short, or follows a changed patch, does only what is left to do
 COMPILE = ("setup.py", "build_ext", "--build-lib", _LIB, "--build-temp", _TEMP)
+# Stands before `setup.py` where TARGETS names a part: upstream's build knows only the whole.
+_PART = """
+import os, runpy, sys, setuptools
+wanted = os.environ["TARGETS"].split(",")
+whole = setuptools.setup
+def part(*, ext_modules, **rest):
+    known = {one.name.rpartition(".")[2]: one for one in ext_modules}
+    unknown = ", ".join(name for name in wanted if name not in known)
+    if unknown:
+        sys.exit(f"no such target: {unknown}; there are: {', '.join(sorted(known))}")
+    rest["rust_extensions"] = []
+    whole(ext_modules=[known[name] for name in wanted], **rest)
+setuptools.setup = part
+del sys.argv[0]
+sys.path.insert(0, "")
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 _PROGRESS = re.compile(r"^\[(\d+)/(\d+)\]")
 # As CMake and git say it. The last source that CMake names is the one it stopped at: those that it
 # has are named before.
@@ -133,9 +150,13 @@ def compile_all(layout: Layout, env: Mapping[str, str], *, say: Say) -> None:
     if not (temp / "build.ninja").is_file():
         # It did not configure: CMake would not look again for what it did not find.
         (temp / "CMakeCache.txt").unlink(missing_ok=True)
+    targets = env.get("TARGETS", "")
+    if targets:
+        # Upstream's build copies it from there, made or not.
+        (layout.clone / _LIB / "vllm/third_party/triton_kernels").mkdir(parents=True, exist_ok=True)
     with log.open("w", errors="replace") as file:
         process = subprocess.Popen(
-            [str(layout.venv / "bin" / "python"), *COMPILE],
+            [str(layout.venv / "bin" / "python"), *(("-c", _PART) if targets else ()), *COMPILE],
             cwd=layout.clone,
             env=_with_tools(layout, env),
             stdin=subprocess.DEVNULL,

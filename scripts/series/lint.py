@@ -14,6 +14,8 @@ from scripts.series.mails import Patch
 # Changes here need the kernels, or the build itself, made anew.
 NATIVE = ("csrc/", "cmake/", "rust/", "requirements/build/", "CMakeLists.txt", "setup.py")
 _NATIVE_TAGS = ("[Kernel]", "[Build]")
+UNCHANGED = re.compile(r"unchanged \S.*")
+"""The trailer `Kernels` of a patch with which the pinned wheel's kernels stay what they are."""
 _HUGE = 1 << 20  # bytes of one patch file
 _STATUS = re.compile(
     r"backport v\d+\.\d+\.\d+(?:, #\d+ v\d+\.\d+\.\d+)*|submitted https://\S+|internal \S.*"
@@ -161,6 +163,18 @@ def native(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
             yield Finding(patch.name, "native", f"touches {paths[0]} without {tags} in its title")
 
 
+def kernels(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
+    """A patch that leaves the wheel's kernels as they are says why; no other patch says so."""
+    for patch in patches:
+        said = patch.values("Kernels")
+        native = any(diff.path.startswith(NATIVE) for diff in patch.diffs)
+        if said and not (len(said) == 1 and UNCHANGED.fullmatch(said[0])):
+            shown = ", ".join(said)
+            yield Finding(patch.name, "kernels", f"not `Kernels: unchanged REASON`: {shown}")
+        elif said and not native:
+            yield Finding(patch.name, "kernels", "Kernels is there, but no native file is touched")
+
+
 def generated(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
     """No file that only the sdist has: the git source would refuse the patch."""
     for patch in patches:
@@ -177,7 +191,7 @@ def same_hunk(patches: tuple[Patch, ...], _root: Path) -> Iterator[Finding]:
 
 RULES: tuple[Rule, ...] = (
     file_name, one_mail, whole_hunks, message_cut, read_as_written, stable_form, reason, trailers,
-    regression_test, mended, trailing_blanks, size, native, generated, same_hunk,
+    regression_test, mended, trailing_blanks, size, native, kernels, generated, same_hunk,
 )  # fmt: skip
 
 

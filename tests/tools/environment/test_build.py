@@ -38,17 +38,19 @@ def planned(product: Product, code: int = 0, **env: str) -> str:
     return done.out or f"{done.error}\n{done.hint}"
 
 
-def change(product: Product, path: str, text: str = "changed\n") -> None:
+def change(
+    product: Product, path: str, text: str = "changed\n", message: str = "[Kernel] Change"
+) -> None:
     (product.clone / path).parent.mkdir(parents=True, exist_ok=True)
     (product.clone / path).write_text(text)
     product.git("add", "--force", path)
-    product.git("commit", "--quiet", "--message", "[Kernel] Change")
+    product.git("commit", "--quiet", "--message", message)
 
 
 def test_a_python_series_on_a_cpu_takes_the_kernels_of_the_cpu_wheel(ready: Product) -> None:
     said = planned(ready, DEVICE="cpu")
     assert said.startswith(
-        f"device   cpu\nkernels  cpu (the series is Python only): {CPU}\nlock     ci/cpu.txt\n"
+        f"device   cpu\nkernels  cpu (the series changes no kernel): {CPU}\nlock     ci/cpu.txt\n"
     )
     assert "VLLM_TARGET_DEVICE=empty VLLM_VERSION_OVERRIDE=0.28.0+cpu" in said
     assert "--no-build-isolation -e " in said
@@ -56,7 +58,7 @@ def test_a_python_series_on_a_cpu_takes_the_kernels_of_the_cpu_wheel(ready: Prod
 
 def test_a_python_series_on_cuda_takes_the_pinned_wheel_by_file(ready: Product) -> None:
     said = planned(ready, DEVICE="cuda")
-    assert f"kernels  precompiled (the series is Python only): {CUDA}\n" in said
+    assert f"kernels  precompiled (the series changes no kernel): {CUDA}\n" in said
     assert "lock     ci/cuda.txt" in said
     assert f"VLLM_PRECOMPILED_WHEEL_LOCATION='{ready.root}/build/downloads/{CUDA}'" in said
     assert "VLLM_VERSION_OVERRIDE=0.28.0 " in said
@@ -97,6 +99,41 @@ def test_a_native_file_that_moved_away_forces_source(ready: Product) -> None:
 def test_an_edit_that_is_not_committed_counts(ready: Product) -> None:
     (ready.clone / "csrc/k.cu").write_text("edited\n")
     assert "kernels  source (the series touches csrc/k.cu)" in planned(ready, DEVICE="cpu")
+
+
+UNCHANGED = "[Kernel] Change\n\nWhy.\n\nKernels: unchanged the wheel has it\nSigned-off-by: a\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "forces"),
+    [
+        (UNCHANGED, False),
+        (UNCHANGED.replace("unchanged the wheel has it", "unchanged"), True),
+        (UNCHANGED.replace("Kernels: unchanged", "Kernels: changed"), True),
+        (UNCHANGED.replace("Kernels: unchanged the", "Unchanged: the"), True),
+        (UNCHANGED.replace("Signed", "\nSigned"), True),  # of the body, no trailer
+    ],
+)
+def test_a_native_change_with_a_reason_keeps_prebuilt_kernels(
+    ready: Product, message: str, forces: bool
+) -> None:
+    change(ready, "csrc/k.cu", message=message)
+    said = planned(ready, DEVICE="cuda")
+    forced = "kernels  source (the series touches csrc/k.cu): compiled here"
+    assert (forced if forces else f"precompiled (the series changes no kernel): {CUDA}") in said
+
+
+@pytest.mark.parametrize("path", ["csrc/k.cu", "csrc/new.cu"])
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_reason_is_for_its_own_patch_alone(ready: Product, path: str, committed: bool) -> None:
+    change(ready, "csrc/k.cu", message=UNCHANGED)
+    change(ready, path, "more\n")
+    change(ready, "csrc/k.cu", "last\n", message=UNCHANGED)
+    if not committed:
+        ready.git("reset", "--quiet", "--hard", "HEAD~2")
+        (ready.clone / path).write_text("more\n")
+        ready.git("add", "--force", path)
+    assert f"kernels  source (the series touches {path})" in planned(ready, DEVICE="cuda")
 
 
 @pytest.mark.parametrize(("kernels", "device"), [("cpu", "cpu"), ("precompiled", "cuda")])

@@ -70,6 +70,8 @@ PASS: list[tuple[str, Edit]] = [
     ("words that cut nothing", swap(BODY, "----\n\n--- \n"[:5] + "diff of Index\n > diff -u\n")),
     ("kernel tag", lambda m: swap("[Core] A", "[Kernel] A")(swap("vllm/a.py", "csrc/k.cu")(m))),
     ("build tag", lambda m: swap("[Core] A", "[Build] A")(swap("vllm/a.py", "setup.py")(m))),
+    ("unchanged kernels", lambda m: swap("[Core] A", "[Kernel] A")(swap("vllm/a.py", "csrc/k.cu")(
+        swap("Div", "Kernels: unchanged the wheel has it\nDiv")(m)))),
     ("blank that was there", swap("-two\n", "-two \n")),
     ("carriage returns", swap("+three\n", "+three\r\n")),
     ("new file", swap(f"index {'1' * 40}", f"new file mode 100644\nindex {'0' * 40}")),
@@ -140,6 +142,9 @@ FAIL: list[tuple[str, Edit, str]] = [
     ("size", lambda mail: mail[: mail.index("--- a")] + "GIT binary patch\nliteral 0\n\n",
      "vllm/a.py is binary"),
     ("size", lambda m: m[: m.index("--- a")] + "Binary files a/x and b/x differ\n", "is binary"),
+    ("kernels", swap("Div", "Kernels: unchanged the wheel has it\nDiv"), "no native file"),
+    *(("kernels", swap("Div", f"{said}\nDiv"), f"REASON`: {said.partition(' ')[2]}")
+      for said in ("Kernels: unchanged", "Kernels: the same", "Kernels: changed for good")),
     *(("native", swap("vllm/a.py", path), f"touches {path} without [Kernel] or [Build]")
       for path in ("csrc/k.cu", "cmake/x.cmake", "CMakeLists.txt", "setup.py",
                    "requirements/build/cuda.txt")),
