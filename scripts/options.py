@@ -39,6 +39,7 @@ _OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
     ("dist", "", str, "export"),
     ("device", "auto", str, "doctor build test bench baseline prove"),
     ("kernels", "auto", _KERNELS, "doctor build test bench baseline prove"),
+    ("targets", "", str, "build test bench baseline prove"),
     ("dry-run", "0", _switch, "build pick roll"),
     ("json", "0", _switch, "doctor"),
     ("fork", "", str, "pick"),

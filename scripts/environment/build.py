@@ -39,8 +39,8 @@ def device(asked: str) -> str:
 class Plan:
     """What `build` is about to do.
 
-    `wheel` is where the kernels come from, None to compile them with `compile_env`; `env` is for
-    the install.
+    `wheel` is where the kernels come from, None to compile them all; `compile_env` is for the
+    compile, empty without one, `env` for the install.
     """
 
     device: str
@@ -68,12 +68,14 @@ class Plan:
     def shown(self, layout: Layout) -> list[str]:
         """The plan as lines for a person; `--dry-run` prints nothing else."""
         where = self.wheel.file if self.wheel else "compiled here"
+        if self.wheel and self.compile_env:
+            where = f"{self.compile_env['TARGETS']} compiled here, all others from {where}"
         lines = [
             f"device   {self.device}",
             f"kernels  {self.kernels} ({self.why}): {where}",
             f"lock     {layout.shown(self.lock(layout))}",
         ]
-        if not self.wheel:
+        if self.compile_env:
             python = layout.shown(layout.venv / "bin" / "python")
             lines.append(
                 f"compile  {_assigned(self.compile_env)} {python} {shlex.join(kernels.COMPILE)}"
@@ -85,27 +87,39 @@ def _assigned(env: Mapping[str, str]) -> str:
     return " ".join(f"{k}={shlex.quote(v)}" for k, v in sorted(env.items()))
 
 
-def plan(layout: Layout, pin: Pin, asked_device: str, asked_kernels: str) -> Plan:
-    """Choose device, kernel mode and environment; the patched tree must be there."""
+def plan(
+    layout: Layout, pin: Pin, asked_device: str, asked_kernels: str, targets: str = ""
+) -> Plan:
+    """Choose device, kernel mode and environment; the patched tree must be there.
+
+    Of `targets`, extensions by name, only these are compiled; the wheel has the others.
+    """
     git = Git(layout.clone)
     chosen = device(asked_device)
     mode, why = _kernels(chosen, asked_kernels, _native(git, source.base(layout, pin)))
     local = "+cpu" if chosen == "cpu" else ""
     env = {"VLLM_VERSION_OVERRIDE": pin.version + local}
-    wheel = None if mode == "source" else pin.wheel("cpu" if mode == "cpu" else "cuda")
+    if targets and mode != "source":
+        raise OverlayError(
+            f"TARGETS is a part of KERNELS=source, and the kernels are {mode} ({why})",
+            hint=f"make build KERNELS=source TARGETS={shlex.quote(targets)}",
+        )
+    wheel = pin.wheel(chosen) if targets or mode != "source" else None
     compile_env = {}
-    if wheel and mode == "precompiled":
+    if wheel and chosen == "cuda":
         # By file: upstream's own look-up falls back to a moving nightly wheel.
         env["VLLM_TARGET_DEVICE"] = "cuda"
         env["VLLM_USE_PRECOMPILED"] = "1"
         env["VLLM_PRECOMPILED_WHEEL_LOCATION"] = str(layout.downloads / wheel.file)
     else:
         env["VLLM_TARGET_DEVICE"] = "empty"  # install only; the kernels are there by then
-    if not wheel:
+    if mode == "source":
         found = machine.look(layout, machine.here())
         compile_env = {"VLLM_VERSION_OVERRIDE": env["VLLM_VERSION_OVERRIDE"]}
         compile_env |= {"VLLM_TARGET_DEVICE": chosen}
         compile_env |= kernels.environment(found, os.environ, chosen)
+        if targets:
+            compile_env["TARGETS"] = ",".join(targets.replace(",", " ").split())
     inputs = git.out("ls-tree", "HEAD", "pyproject.toml", *lint.NATIVE)
     return Plan(chosen, mode, why, wheel, env, compile_env, inputs)
 
@@ -154,14 +168,15 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
     stamp = layout.venv / "build.stamp"
     fresh = stamp.is_file() and stamp.read_text() == plan.stamp(layout)
     whole = (layout.venv / "bin" / "python").exists()
-    archive = layout.downloads / plan.wheel.file if plan.wheel else None
+    whose = None if plan.compile_env else plan.wheel
+    archive = layout.downloads / whose.file if whose else None
     if fresh and whole and kernels.present(layout, archive):
         return False
     index.require_space(layout.build, 0 if stamp.is_file() else _VENV_BYTES, "build/venv")
     stamp.unlink(missing_ok=True)
     uv = str(tools.ensure(layout).with_name("uv"))
     env = tools.uv_environment(layout)
-    before = _edits(layout)
+    before, targets = _edits(layout), plan.compile_env.get("TARGETS", "")
     say(f"environment from {layout.shown(plan.lock(layout))} …")
     # From nothing: what is there may be half-made, or of another Python. uv's cache makes it quick.
     _run([uv, "venv", "--clear", "--python", sys.executable, str(layout.venv)], env, layout)
@@ -169,13 +184,15 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
     if plan.wheel:
         say(f"kernels from {plan.wheel.file} …")
         wheel = index.obtain(layout, plan.wheel)
-        if plan.kernels == "cpu":
+        if plan.device == "cpu":
             kernels.overlay(wheel, layout.clone)
-    else:
+    if plan.compile_env:
         say(f"compile: {_assigned(plan.compile_env)} …")
-        kernels.compile_all(layout, {**env, **plan.compile_env}, say=say)
+        kernels.compile_all(layout, {**env, **plan.compile_env}, targets=targets, say=say)
     say(f"install {pin.project} {plan.env['VLLM_VERSION_OVERRIDE']} …")
     _run(_install_command(layout), {**env, **plan.env}, layout)
+    if plan.compile_env:
+        kernels.place(layout, targets)  # over those of a wheel
     _recheck(layout, plan, before)
     stamp.write_text(plan.stamp(layout))
     return True

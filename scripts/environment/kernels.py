@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scripts.core.errors import OverlayError
+from scripts.core.git import Git
 from scripts.core.layout import Layout
 from scripts.environment import doctor, machine
 from scripts.environment.machine import Machine
@@ -42,8 +43,10 @@ _PROGRESS = re.compile(r"^\[(\d+)/(\d+)\]")
 # As CMake and git say it. The last source that CMake names is the one it stopped at: those that it
 # has are named before.
 _NO_SOURCE = re.compile(r"Build step for \S+ failed|Failed to clone|unable to access|resolve host")
-_CMAKE_SAYS = re.compile(r"^CMake Error[^\n]*:\n((?:(?:  .*)?\n)+)", re.MULTILINE)
-_COMPILER_SAYS = re.compile(r"^(.*\b(?:error|Error|FAILED)\b.*)$", re.MULTILINE)
+_CMAKE_SAYS = re.compile(r"^CMake Error(?: at )?([^\n]*):\n((?:(?:  .*)?\n)+)", re.MULTILINE)
+# As nvcc, `f.cu(7): error: …`, and as g++ and clang say it, `f.cpp:7:3: error: …`.
+_COMPILER_SAYS = re.compile(r"^(\S+?)(?:\(\d+\)|:\d+(?::\d+)?): (?:\w+ )?error\b.*$", re.MULTILINE)
+_ANY_ERROR = re.compile(r"^.*\b(?:error|Error|FAILED|no such target)\b.*$", re.MULTILINE)
 _THIRD_PARTY = re.compile(r"([\w-]+)-(?:populate|subbuild)\b")
 # CMake's names of what upstream's build fetches, and upstream's variables for a local copy.
 LOCAL_COPY = {
@@ -138,8 +141,8 @@ def smoke(layout: Layout, nvcc: str, arch: str, out: Path) -> None:
         )
 
 
-def compile_all(layout: Layout, env: Mapping[str, str], *, say: Say) -> None:
-    """Upstream's own build of every extension, into the clone; its output goes to one log."""
+def compile_all(layout: Layout, env: Mapping[str, str], *, targets: str = "", say: Say) -> None:
+    """Upstream's own build of every extension, or of `targets`; its output goes to one log."""
     if env["VLLM_TARGET_DEVICE"] == "cuda":
         arch = re.split(r"[\s;]+", env["TORCH_CUDA_ARCH_LIST"])[0]
         with tempfile.TemporaryDirectory() as scratch:
@@ -150,15 +153,14 @@ def compile_all(layout: Layout, env: Mapping[str, str], *, say: Say) -> None:
     if not (temp / "build.ninja").is_file():
         # It did not configure: CMake would not look again for what it did not find.
         (temp / "CMakeCache.txt").unlink(missing_ok=True)
-    targets = env.get("TARGETS", "")
     if targets:
         # Upstream's build copies it from there, made or not.
         (layout.clone / _LIB / "vllm/third_party/triton_kernels").mkdir(parents=True, exist_ok=True)
-    with log.open("w", errors="replace") as file:
+    with log.open("w", errors="replace", buffering=1) as file:
         process = subprocess.Popen(
             [str(layout.venv / "bin" / "python"), *(("-c", _PART) if targets else ()), *COMPILE],
             cwd=layout.clone,
-            env=_with_tools(layout, env),
+            env=_with_tools(layout, env) | {"TARGETS": targets},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -174,8 +176,14 @@ def compile_all(layout: Layout, env: Mapping[str, str], *, say: Say) -> None:
                 tenth = int(step[1]) * 10 // int(step[2])
                 say(f"  {step[1]} of {step[2]} compiled")
     if process.wait() != 0:
-        raise why_not(log.read_text(errors="replace"), layout.shown(log))
+        raise why_not(log.read_text(errors="replace"), layout.shown(log), layout.clone)
+
+
+def place(layout: Layout, targets: str) -> None:
+    """Put what is compiled beside the Python files: of `targets`, else all of it."""
     for built in sorted((layout.clone / _LIB).rglob("*.so")):
+        if targets and built.name.split(".")[0] not in targets.split(","):
+            continue  # of another compile, and maybe of other sources
         _put(built, layout.clone / built.relative_to(layout.clone / _LIB))
 
 
@@ -186,7 +194,7 @@ def _with_tools(layout: Layout, env: Mapping[str, str]) -> dict[str, str]:
     return {**env, "PATH": path, **({"CUDA_PATH": home} if home else {})}
 
 
-def why_not(log: str, shown: str) -> OverlayError:
+def why_not(log: str, shown: str, clone: Path) -> OverlayError:
     """What a failed compile comes down to, and the next step."""
     if _NO_SOURCE.search(log):
         named = _THIRD_PARTY.findall(log)
@@ -198,12 +206,33 @@ def why_not(log: str, shown: str) -> OverlayError:
             hint=f"let this host reach it, or name a copy: {local}=FOLDER (log: {shown});"
             " what is fetched and compiled stays",
         )
-    fault = _CMAKE_SAYS.search(log) or _COMPILER_SAYS.search(log)
-    said = " ".join(fault[1].split()) if fault else "no message"
+    file, said = _first_error(log)
+    titles = _patches_of(clone, file) if file else []
+    said += f"\n  {file} is changed by: {'; '.join(titles)}" if titles else ""
     return OverlayError(
         f"upstream's build failed: {said}",
         hint=f"the whole output is in {shown}; what is compiled stays: run this again",
     )
+
+
+def _first_error(log: str) -> tuple[str, str]:
+    """The file that the compiler stopped at, empty where it was none, and what was said."""
+    if fault := _CMAKE_SAYS.search(log):
+        place = fault[1].split(" ")[0]
+        return "", " ".join((f"{place}: " * bool(place) + fault[2]).split())
+    if fault := _COMPILER_SAYS.search(log):
+        return fault[1], fault[0]
+    fault = _ANY_ERROR.search(log)
+    return "", " ".join(fault[0].split()) if fault else "no message"
+
+
+def _patches_of(clone: Path, file: str) -> list[str]:
+    """Titles of the patches of the series that touch `file`, as a compiler names it."""
+    path = Path(os.path.normpath(clone / _TEMP / file))
+    if not path.is_relative_to(clone):
+        return []
+    ours = "--grep=^Upstream-Status: "  # the trailer that each patch has
+    return Git(clone).lines("log", "--format=%s", ours, "--", str(path.relative_to(clone)))
 
 
 def shared_objects(wheel: Path) -> dict[str, int]:

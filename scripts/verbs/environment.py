@@ -39,7 +39,7 @@ def preflight(where: Layout, plan: build.Plan, *, run: bool) -> None:
 
 def make(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
-    plan = build.plan(where, release, args.device, args.kernels)
+    plan = build.plan(where, release, args.device, args.kernels, args.targets)
     for line in plan.shown(where):
         print(line)
     if args.dry_run:

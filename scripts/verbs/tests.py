@@ -32,7 +32,7 @@ _SHOWN = 20  # findings of a suite in the terminal; the report has them all
 def test(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     device = build.device(args.device)
-    plan = build.plan(where, release, args.device, args.kernels)
+    plan = build.plan(where, release, args.device, args.kernels, args.targets)
     listed = args.suites == ["list"]
     share = shards.asked(args.shard, os.environ)
     names = [] if listed else args.suites
@@ -57,7 +57,7 @@ def test(args: argparse.Namespace, where: Layout) -> None:
 def record_baseline(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     device = build.device(args.device)
-    plan = build.plan(where, release, args.device, args.kernels)
+    plan = build.plan(where, release, args.device, args.kernels, args.targets)
     old = baseline.read(where, hub.tier(device))
     wanted = runner.wanted(args.suites)
     chosen = upstream.choose(where, release, device, wanted, old)

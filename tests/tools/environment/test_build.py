@@ -79,6 +79,22 @@ def test_source_can_be_asked_for(ready: Product, device: str) -> None:
     assert f"VLLM_TARGET_DEVICE={device} " in said
 
 
+@pytest.mark.parametrize(("device", "wheel"), [("cpu", CPU), ("cuda", CUDA)])
+def test_targets_are_compiled_and_all_others_come_from_the_wheel(
+    ready: Product, device: str, wheel: str
+) -> None:
+    said = planned(ready, DEVICE=device, KERNELS="source", TARGETS="_C, _D")
+    assert f"kernels  source (as asked): _C,_D compiled here, all others from {wheel}\n" in said
+    assert "TARGETS=_C,_D " in said
+    assert ("VLLM_USE_PRECOMPILED=1" in said) == (device == "cuda")
+
+
+def test_targets_of_prebuilt_kernels_are_refused(ready: Product) -> None:
+    said = planned(ready, 2, DEVICE="cpu", TARGETS="_C")
+    assert "TARGETS is a part of KERNELS=source, and the kernels are cpu" in said
+    assert "make build KERNELS=source TARGETS=_C" in said
+
+
 @pytest.mark.parametrize(
     "path", ["csrc/k.cu", "csrc/new.cu", "cmake/x.cmake", "CMakeLists.txt", "setup.py",
              "requirements/build/cpu.txt"],

@@ -15,6 +15,7 @@ from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
 from scripts.environment import doctor, kernels, machine
 from scripts.environment.machine import Probe, Said
+from tests.tools import mini
 from tests.tools.product import REPO, Product
 
 GIB = 1 << 30
@@ -269,13 +270,25 @@ def test_without_a_gpu_a_source_build_must_be_told_its_architecture() -> None:
             "CMake Warning at cuda.cmake:40 (message):\n  The next error will say more.\n\n"
             "CMake Error at Caffe2Config.cmake:90 (message):\n  I cannot find the CUDA\n"
             "  libraries.\nCall Stack (most recent call first):\n  CMakeLists.txt:112\n",
-            "failed: I cannot find the CUDA libraries.",
+            "failed: Caffe2Config.cmake:90: I cannot find the CUDA libraries.",
+            "run this again",
+        ),
+        (
+            "CMake Error at CMakeLists.txt:9 (add_library):\n  Cannot find source file:\n\n"
+            "    csrc/gone.cu\n\n\nCMake Generate step failed.\n",
+            "failed: CMakeLists.txt:9: Cannot find source file: csrc/gone.cu",
+            "run this again",
+        ),
+        (
+            "FAILED: [code=1] a.o\nc++ -Werror a.cpp\nIn file included from a.cpp:\n"
+            "/usr/include/b.h:7:3: fatal error: c.h: No such file\n/usr/d.h:8: error: later\n",
+            "failed: /usr/include/b.h:7:3: fatal error: c.h: No such file",
             "run this again",
         ),
         (
             "CMake Error at CMakeLists.txt:4 (include):\n  include could not find requested file:\n"
             "\n    cmake/utils.cmake\n\n\n-- Configuring incomplete, errors occurred!\n",
-            "failed: include could not find requested file: cmake/utils.cmake",
+            "failed: CMakeLists.txt:4: include could not find requested file: cmake/utils.cmake",
             "run this again",
         ),
         (
@@ -285,8 +298,12 @@ def test_without_a_gpu_a_source_build_must_be_told_its_architecture() -> None:
         ),
     ],
 )
-def test_a_failed_compile_says_what_it_comes_down_to(log: str, said: str, hint: str) -> None:
-    error = kernels.why_not(log, "build/reports/kernels.log")
+def test_a_failed_compile_says_what_it_comes_down_to(
+    tmp_path: Path, log: str, said: str, hint: str
+) -> None:
+    mini.git(tmp_path, "init", "--quiet")
+    mini.commit(tmp_path, "Pin", {"LICENSE": b""})
+    error = kernels.why_not(log, "build/reports/kernels.log", tmp_path)
 
     assert said in str(error)
     assert hint in error.hint

@@ -11,6 +11,7 @@ import pytest
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
 from scripts.environment import kernels
+from tests.tools import mini
 
 SETUP = """
 import os, pathlib, sys
@@ -41,15 +42,18 @@ def layout(tmp_path: Path) -> Layout:
     layout = Layout.of(tmp_path, None)
     (layout.clone / "vllm").mkdir(parents=True)
     (layout.clone / "setup.py").write_text(SETUP)
+    mini.git(layout.clone, "init", "--quiet")
+    mini.commit(layout.clone, "Pin", {"LICENSE": b""})
     (layout.venv / "bin").mkdir(parents=True)
     (layout.venv / "bin" / "python").symlink_to(sys.executable)
     return layout
 
 
-def compiled(layout: Layout, cuda: str = "toolkit") -> list[str]:
+def compiled(layout: Layout, cuda: str = "toolkit", targets: str = "") -> list[str]:
     said: list[str] = []
     env = dict(os.environ) | {"VLLM_TARGET_DEVICE": "cpu", "CUDA_HOME": cuda, "CUDA_PATH": ""}
-    kernels.compile_all(layout, env, say=said.append)
+    kernels.compile_all(layout, env, targets=targets, say=said.append)
+    kernels.place(layout, targets)
     return said
 
 
@@ -87,3 +91,54 @@ def test_what_a_failed_configure_did_not_find_is_looked_for_again(layout: Layout
 
     log = (layout.reports / "kernels.log").read_text()
     assert log.startswith(f"new toolkit {layout.venv / 'bin'}\n")
+
+
+PARTS = """
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from pathlib import Path
+
+class build(build_ext):
+    def run(self):
+        for one in self.extensions:
+            file = Path(self.build_lib, *one.name.split(".")).with_suffix(".abi3.so")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("new kernels")
+
+setup(name="p", packages=[], cmdclass={"build_ext": build},
+      ext_modules=[Extension(n, []) for n in ("vllm._C", "vllm._D", "vllm.sub._E")])
+"""
+
+
+def test_targets_compile_and_replace_these_alone(layout: Layout) -> None:
+    (layout.clone / "setup.py").write_text(PARTS)
+    for name in ("_C", "_D"):  # of the wheel, and of an earlier compile
+        (layout.clone / f"vllm/{name}.abi3.so").write_text("of the wheel")
+    (layout.clone / "build/lib/vllm").mkdir(parents=True)
+    (layout.clone / "build/lib/vllm/_D.abi3.so").write_text("old kernels")
+
+    compiled(layout, targets="_C,_E")
+
+    assert (layout.clone / "vllm/_C.abi3.so").read_text() == "new kernels"
+    assert (layout.clone / "vllm/sub/_E.abi3.so").read_text() == "new kernels"
+    assert (layout.clone / "vllm/_D.abi3.so").read_text() == "of the wheel"
+
+
+def test_an_unknown_target_names_those_there_are(layout: Layout) -> None:
+    (layout.clone / "setup.py").write_text(PARTS)
+    with pytest.raises(OverlayError, match="no such target: _X; there are: _C, _D, _E"):
+        compiled(layout, targets="_C,_X")
+
+
+def test_a_compiler_error_names_the_patch_that_touches_the_file(layout: Layout) -> None:
+    mini.commit(layout.clone, "[Kernel] Ours\n\nUpstream-Status: internal x", {"csrc/a.cu": b""})
+    mini.commit(layout.clone, "[Kernel] Upstream's", {"csrc/b.cu": b""})
+
+    def said(file: str) -> str:
+        return str(kernels.why_not(f"{file}(7): error: no\n", "log", layout.clone))
+
+    for named in (layout.clone / "csrc/a.cu", Path("../../csrc/a.cu")):
+        assert said(str(named)).endswith(
+            f"{named}(7): error: no\n  {named} is changed by: [Kernel] Ours"
+        )
+    assert said(str(layout.clone / "csrc/b.cu")).endswith("(7): error: no")
