@@ -9,7 +9,7 @@ import subprocess
 import sysconfig
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from scripts.core.errors import OverlayError
@@ -116,8 +116,15 @@ SMOKE = "csrc/libtorch_stable/activation_kernels.cu"
 _DEFINES = ("USE_CUDA", "TORCH_TARGET_VERSION=0x020B000000000000ULL")
 
 
-def smoke(layout: Layout, nvcc: str, arch: str, out: Path) -> None:
-    """Compile one file for `arch` (as `9.0`) before the hour that all of them take.
+def smoke(
+    layout: Layout,
+    nvcc: str,
+    arch: str,
+    out: Path,
+    source: str = SMOKE,
+    defines: Sequence[str] = (),
+) -> None:
+    """Compile `source` for `arch` (as `9.0`) before the hour that all of them take.
 
     Raises `OverlayError` with the compiler's first error: toolkit, headers or flags do not fit.
     """
@@ -128,15 +135,18 @@ def smoke(layout: Layout, nvcc: str, arch: str, out: Path) -> None:
     sm = arch.split("+")[0].replace(".", "")
     command = [nvcc, "-std=c++20", "--expt-relaxed-constexpr", "-w"]
     command += ["-gencode", f"arch=compute_{sm},code=sm_{sm}"]
-    command += [f"-D{name}" for name in _DEFINES] + [f"-I{folder}" for folder in headers]
+    command += [f"-D{name}" for name in (*_DEFINES, *defines)] + [
+        f"-I{folder}" for folder in headers
+    ]
     # Of the libraries that a toolkit may lack. After its own: a compiler takes no other's headers.
     command += ["-isystem", str(packages / "nvidia" / "cu13" / "include")]
-    command += ["-c", str(layout.clone / SMOKE), "-o", str(out)]
+    command += ["-c", str(layout.clone / source), "-o", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         faults = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+        said = (faults or ["no message"])[0]
         raise OverlayError(
-            f"this toolchain does not compile {SMOKE} for sm_{sm}: {(faults or ['no message'])[0]}",
+            f"this toolchain does not compile {source} for sm_{sm}: {said}",
             hint="python3 -m scripts doctor --kernels source --device cuda",
         )
 
