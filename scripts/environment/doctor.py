@@ -54,7 +54,10 @@ def examine(machine: Machine, *, device: str, kernels: str, run: bool) -> list[F
         found += _gpus(machine, missing) if machine.gpus else [_no_gpu(machine, missing)]
     if kernels == "source":
         found += _toolchain(machine)
-        found.append(_nvcc(machine) if device == "cuda" else Finding("nvcc", "ok", "not needed"))
+        if device == "cuda":
+            found += [_nvcc(machine), _toolkit(machine)]
+        else:
+            found.append(Finding("nvcc", "ok", "not needed"))
     return sorted(found, key=lambda one: one.point)
 
 
@@ -193,6 +196,17 @@ def _nvcc(machine: Machine) -> Finding:
         return Finding("nvcc", "ok", machine.nvcc)
     mend = f"install the CUDA {wanted} toolkit and set CUDA_HOME to it"
     return Finding("nvcc", "fail", machine.nvcc or "none", mend)
+
+
+def _toolkit(machine: Machine) -> Finding:
+    newest, found = machine.toolkit_compiler, machine.compiler
+    if machine.toolkit_lacks:
+        mend = "ci/README.md, Kernels from source: the toolkit without root, with all its links"
+        return Finding("CUDA_HOME", "fail", f"lacks {', '.join(machine.toolkit_lacks)}", mend)
+    if newest and _version(found)[:1] > (newest,):
+        mend = f"apt-get install g++-{newest}, and CXX=g++-{newest} NVCC_CCBIN=g++-{newest}"
+        return Finding("CUDA_HOME", "fail", f"takes GCC up to {newest}, not {found}", mend)
+    return Finding("CUDA_HOME", "ok", "whole, or the nvcc of the path")
 
 
 def jobs(machine: Machine) -> int:

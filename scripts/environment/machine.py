@@ -16,6 +16,9 @@ from scripts.core import packages
 from scripts.core.layout import Layout
 
 _QUERY = "index,name,driver_version,compute_cap,memory.total,memory.free,mig.mode.current"
+_LIBRARIES = (
+    "cublas", "cublasLt", "cudart", "cufft", "curand", "cusolver", "cusparse", "nvJitLink", "nvrtc",
+)  # fmt: skip
 _TIMEOUT = 30  # seconds; a driver in trouble can keep nvidia-smi waiting
 
 
@@ -70,6 +73,10 @@ class Machine:
     driver_cuda: str
     """The newest CUDA that the driver runs."""
     nvcc: str
+    toolkit_lacks: tuple[str, ...]
+    """What upstream's configure looks for below CUDA_HOME, and is not there."""
+    toolkit_compiler: int
+    """The newest GCC, its first number, that the toolkit in CUDA_HOME takes; 0 where unknown."""
     compiler: str
     cache: str
     hub_cache: str
@@ -100,7 +107,11 @@ def look(layout: Layout, probe: Probe) -> Machine:
         gpu_trouble=trouble,
         driver_cuda=_found(r"CUDA Version:\s*([\d.]+)", smi),
         nvcc=_found(r"release ([\d.]+)", probe.run([nvcc(probe.env), "--version"]).text),
-        compiler=_found(r"\) ([\d.]+)", probe.run(["c++", "--version"]).text),
+        toolkit_lacks=_lacks(toolkit(probe.env)),
+        toolkit_compiler=_newest_compiler(toolkit(probe.env)),
+        compiler=_found(
+            r"\) ([\d.]+)", probe.run([probe.env.get("CXX") or "c++", "--version"]).text
+        ),
         cache=next((c for c in ("sccache", "ccache") if probe.run([c, "--version"]).code == 0), ""),
         hub_cache=str(hub_cache) if hub_cache.is_dir() else "",
         hub_token=bool(probe.env.get("HF_TOKEN")) or (home / "token").is_file(),
@@ -117,6 +128,25 @@ def nvcc(env: Mapping[str, str]) -> str:
     """As torch's extension builder looks for it: CUDA_HOME before PATH."""
     home = toolkit(env)
     return str(Path(home) / "bin" / "nvcc") if home else "nvcc"
+
+
+def _lacks(home: str) -> tuple[str, ...]:
+    """Of a folder without nvcc nothing is asked: it is no toolkit."""
+    folder = Path(home)
+    if not home or not (folder / "bin" / "nvcc").exists():
+        return ()
+    if not (folder / "lib64").is_dir():
+        return ("lib64",)
+    files = [*(f"lib64/lib{name}.so" for name in _LIBRARIES), "lib64/stubs/libcuda.so"]
+    return tuple(name for name in files if not (folder / name).exists())
+
+
+def _newest_compiler(home: str) -> int:
+    """As the toolkit's own header says it, which ends a compile with a newer one."""
+    header = Path(home) / "include" / "crt" / "host_config.h"
+    if not home or not header.is_file():
+        return 0
+    return int(_found(r"__GNUC__ > (\d+)", header.read_text(errors="replace")) or 0)
 
 
 def _gpus(probe: Probe) -> tuple[tuple[Gpu, ...], str]:

@@ -157,6 +157,55 @@ def test_a_source_build_needs_nvcc_13(answer: Said) -> None:
     assert "nvcc" not in examined(_smi(H100) | tools)
 
 
+LIBRARIES = ("libcublas", "libcublasLt", "libcudart", "libcufft", "libcurand", "libcusolver",
+             "libcusparse", "libnvJitLink", "libnvrtc", "stubs/libcuda")  # fmt: skip
+
+
+@pytest.fixture
+def toolkit(tmp_path: Path) -> Path:
+    """A CUDA_HOME with all that upstream's configure looks for."""
+    files = {f"lib64/{name}.so": "" for name in LIBRARIES}
+    files |= {"bin/nvcc": "", "include/crt/host_config.h": "#if __GNUC__ > 15\n"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def home(toolkit: Path, *, gpp: str = "15.2.0") -> doctor.Finding:
+    tools = TOOLS | {"c++": Said(0, f"c++ (GCC) {gpp}\n")}
+    return examined(tools, kernels_mode="source", run=False, CUDA_HOME=str(toolkit))["CUDA_HOME"]
+
+
+def test_a_whole_toolkit_is_ok(toolkit: Path) -> None:
+    assert home(toolkit).state == "ok"
+
+
+@pytest.mark.parametrize(
+    "name", ["lib64/libcudart.so", "lib64/libnvrtc.so", "lib64/stubs/libcuda.so"]
+)
+def test_what_a_toolkit_lacks_is_named(toolkit: Path, name: str) -> None:
+    (toolkit / name).unlink()
+    found = home(toolkit)
+    assert (found.state, found.said) == ("fail", f"lacks {name}")
+    assert "ci/README.md" in found.mend
+
+
+def test_a_toolkit_as_the_index_has_it_lacks_lib64(toolkit: Path) -> None:
+    (toolkit / "lib64").rename(toolkit / "lib")
+    assert home(toolkit).said == "lacks lib64"
+
+
+def test_a_compiler_newer_than_the_toolkit_takes_is_refused(toolkit: Path) -> None:
+    found = home(toolkit, gpp="16.1.0")
+    assert (found.state, found.said) == ("fail", "takes GCC up to 15, not 16.1.0")
+    assert "CXX=g++-15" in found.mend
+    both = TOOLS | {"c++": Said(0, "c++ (GCC) 16.1.0\n"), "g++-15": Said(0, "g++ (GCC) 15.2.0\n")}
+    cuda = str(toolkit)
+    other = examined(both, kernels_mode="source", run=False, CUDA_HOME=cuda, CXX="g++-15")
+    assert other["CUDA_HOME"].state == "ok"
+
+
 def test_what_only_slows_or_may_run_out_is_a_warning() -> None:
     tools = {**TOOLS, "ccache": Said(None, "")}
     found = examined(_smi(H100) | tools, kernels_mode="source", free=2 * GIB)
