@@ -17,7 +17,9 @@ _GIB = 1 << 30
 CUDA = (13, 0)
 DRIVER = (580, 65)
 CAPABILITY = (7, 5)
-COMPILER = (11,)  # C++20, which the pin's CMakeLists.txt asks for, is whole since GCC 11
+# C++20, which the pin's CMakeLists.txt asks for, is whole since GCC 11; for a CPU of this kind
+# cmake/cpu_extension.cmake wants more.
+COMPILER, COMPILER_X86 = (11,), (12, 3)
 _DISK = {"source": 60 * _GIB, "precompiled": 20 * _GIB, "cpu": 8 * _GIB}
 _JOB = 4 * _GIB  # memory of one nvcc at work on the largest template files of the pin
 _SHM = 8 * _GIB  # NCCL, and the processor's shared-memory cache (4 GiB by default)
@@ -53,11 +55,8 @@ def examine(machine: Machine, *, device: str, kernels: str, run: bool) -> list[F
         missing: State = "fail" if run else "warn"
         found += _gpus(machine, missing) if machine.gpus else [_no_gpu(machine, missing)]
     if kernels == "source":
-        found += _toolchain(machine)
-        if device == "cuda":
-            found += [_nvcc(machine), _toolkit(machine)]
-        else:
-            found.append(Finding("nvcc", "ok", "not needed"))
+        # For a CPU, too: torch in the lock is the index's, whose CMake files want its toolkit.
+        found += [*_toolchain(machine, device), _nvcc(machine), _toolkit(machine)]
     return sorted(found, key=lambda one: one.point)
 
 
@@ -164,11 +163,11 @@ def _gpu(gpu: Gpu) -> Finding:
     return Finding(point, "ok", said)
 
 
-def _toolchain(machine: Machine) -> list[Finding]:
+def _toolchain(machine: Machine, device: str) -> list[Finding]:
     cache = machine.cache
     mend = "apt-get install ccache: a second build then takes minutes"
     return [
-        _compiler(machine),
+        _compiler(machine, device),
         Finding(
             "compiler cache", "ok" if cache else "warn", cache or "none", "" if cache else mend
         ),
@@ -176,11 +175,15 @@ def _toolchain(machine: Machine) -> list[Finding]:
     ]
 
 
-def _compiler(machine: Machine) -> Finding:
-    if _version(machine.compiler) >= COMPILER:
+def _compiler(machine: Machine, device: str) -> Finding:
+    x86 = device == "cpu" and machine.processor == "x86_64"
+    wanted = COMPILER_X86 if x86 else COMPILER
+    if _version(machine.compiler) >= wanted:
         return Finding("C++ compiler", "ok", machine.compiler)
-    said = machine.compiler or "none"
-    return Finding("C++ compiler", "fail", said, f"apt-get install g++ ({COMPILER[0]} or newer)")
+    mend = (
+        f"install g++ {'.'.join(map(str, wanted))} or newer, and name it: CXX=g++-{wanted[0] + 1}"
+    )
+    return Finding("C++ compiler", "fail", machine.compiler or "none", mend)
 
 
 def _memory(machine: Machine) -> Finding:

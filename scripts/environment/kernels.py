@@ -35,7 +35,8 @@ def part(*, ext_modules, **rest):
     rest["rust_extensions"] = []
     whole(ext_modules=[known[name] for name in wanted], **rest)
 setuptools.setup = part
-del sys.argv[0]
+del sys.argv[0]  # setup.py knows its folder by its own path
+sys.argv[0] = os.path.abspath(sys.argv[0])
 sys.path.insert(0, "")
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

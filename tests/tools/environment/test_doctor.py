@@ -206,6 +206,20 @@ def test_a_compiler_newer_than_the_toolkit_takes_is_refused(toolkit: Path) -> No
     assert other["CUDA_HOME"].state == "ok"
 
 
+@pytest.mark.parametrize(
+    ("processor", "gpp", "state"),
+    [("x86_64", "12.2.0", "fail"), ("x86_64", "12.3.0", "ok"), ("aarch64", "12.2.0", "ok")],
+)
+def test_kernels_for_a_cpu_need_what_upstream_asks_of_its_kind(
+    monkeypatch: pytest.MonkeyPatch, processor: str, gpp: str, state: str
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: processor)
+    tools = TOOLS | {"c++": Said(0, f"c++ (GCC) {gpp}\n"), "nvcc": Said(None, "")}
+    found = examined(tools, kernels_mode="source", device="cpu", run=False)
+    assert found["C++ compiler"].state == state
+    assert found["nvcc"].state == "fail"
+
+
 def test_what_only_slows_or_may_run_out_is_a_warning() -> None:
     tools = {**TOOLS, "ccache": Said(None, "")}
     found = examined(_smi(H100) | tools, kernels_mode="source", free=2 * GIB)
