@@ -16,7 +16,7 @@ from scripts.core import tools
 from scripts.core.errors import OverlayError
 from scripts.core.git import Git
 from scripts.core.layout import Layout
-from scripts.environment import build
+from scripts.environment import build, plans
 from scripts.release.pin import Pin
 from scripts.series.mails import Patch
 
@@ -106,7 +106,7 @@ def test(
 
 def environment(layout: Layout, there: Layout, new: Pin, say: Say) -> None:
     """Make `build/venv` of `there` for its tree, with the versions that the release tests with."""
-    plan = build.plan(there, new, "cpu", "cpu")
+    plan = plans.plan(there, new, "cpu", "cpu")
     uv = str(tools.ensure(layout).with_name("uv"))
     pinned = (layout.root / "ci" / "cpu.in").read_text()
     names = re.findall(r"^([\w-]+)==", pinned, re.MULTILINE)

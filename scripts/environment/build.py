@@ -1,166 +1,24 @@
-"""Decide where the kernels come from, make the environment, install, and re-check the tree."""
+"""Make the environment as planned: install, compile, and re-check the tree."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 from scripts.core import tools
 from scripts.core.errors import OverlayError
 from scripts.core.git import Git
 from scripts.core.layout import Layout
-from scripts.environment import kernels, machine
-from scripts.release import index, source
-from scripts.release.pin import Artefact, Pin
-from scripts.series import lint
+from scripts.environment import kernels, native, plans
+from scripts.environment.plans import Plan
+from scripts.release import index
+from scripts.release.pin import Pin
 
-DEVICES = ("cpu", "cuda")
 _VENV_BYTES = 8 << 30  # torch and its libraries take 6 GB
 Say = Callable[[str], None]
-
-
-def device(asked: str) -> str:
-    """`cpu` or `cuda`: as asked, or by what this machine has."""
-    if asked != "auto":
-        if asked not in DEVICES:
-            raise OverlayError(f"no such device: {asked}", hint=f"one of: auto {' '.join(DEVICES)}")
-        return asked
-    return "cuda" if Path("/dev/nvidiactl").exists() and shutil.which("nvidia-smi") else "cpu"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What `build` is about to do.
-
-    `wheel` is where the kernels come from, None to compile them all; `compile_env` is for the
-    compile, empty without one, `env` for the install.
-    """
-
-    device: str
-    kernels: str
-    why: str
-    wheel: Artefact | None
-    env: Mapping[str, str]
-    compile_env: Mapping[str, str]
-    inputs: str
-
-    def lock(self, layout: Layout) -> Path:
-        return layout.root / "ci" / f"{self.device}.txt"
-
-    def stamp(self, layout: Layout) -> str:
-        """Digest of all that the installed environment depends on."""
-        parts = (
-            index.digest(self.lock(layout)),
-            repr((self.kernels, self.wheel, sorted(self.env.items()), self.inputs)),
-            repr(sorted(self.compile_env.items())),
-            str(layout.clone),
-            sys.version,
-        )
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-    def shown(self, layout: Layout) -> list[str]:
-        """The plan as lines for a person; `--dry-run` prints nothing else."""
-        where = self.wheel.file if self.wheel else "compiled here"
-        if self.wheel and self.compile_env:
-            where = f"{self.compile_env['TARGETS']} compiled here, all others from {where}"
-        lines = [
-            f"device   {self.device}",
-            f"kernels  {self.kernels} ({self.why}): {where}",
-            f"lock     {layout.shown(self.lock(layout))}",
-        ]
-        if self.compile_env:
-            python = layout.shown(layout.venv / "bin" / "python")
-            lines.append(
-                f"compile  {_assigned(self.compile_env)} {python} {shlex.join(kernels.COMPILE)}"
-            )
-        return [*lines, f"install  {_assigned(self.env)} {shlex.join(_install_command(layout))}"]
-
-
-def _assigned(env: Mapping[str, str]) -> str:
-    return " ".join(f"{k}={shlex.quote(v)}" for k, v in sorted(env.items()))
-
-
-def plan(
-    layout: Layout, pin: Pin, asked_device: str, asked_kernels: str, targets: str = ""
-) -> Plan:
-    """Choose device, kernel mode and environment; the patched tree must be there.
-
-    Of `targets`, extensions by name, only these are compiled; the wheel has the others.
-    """
-    git = Git(layout.clone)
-    chosen = device(asked_device)
-    mode, why = _kernels(chosen, asked_kernels, _native(git, source.base(layout, pin)))
-    local = "+cpu" if chosen == "cpu" else ""
-    env = {"VLLM_VERSION_OVERRIDE": pin.version + local}
-    if targets and mode != "source":
-        raise OverlayError(
-            f"TARGETS is a part of KERNELS=source, and the kernels are {mode} ({why})",
-            hint=f"make build KERNELS=source TARGETS={shlex.quote(targets)}",
-        )
-    wheel = pin.wheel(chosen) if targets or mode != "source" else None
-    compile_env = {}
-    if wheel and chosen == "cuda":
-        # By file: upstream's own look-up falls back to a moving nightly wheel.
-        env["VLLM_TARGET_DEVICE"] = "cuda"
-        env["VLLM_USE_PRECOMPILED"] = "1"
-        env["VLLM_PRECOMPILED_WHEEL_LOCATION"] = str(layout.downloads / wheel.file)
-    else:
-        env["VLLM_TARGET_DEVICE"] = "empty"  # install only; the kernels are there by then
-    if mode == "source":
-        found = machine.look(layout, machine.here())
-        compile_env = {"VLLM_VERSION_OVERRIDE": env["VLLM_VERSION_OVERRIDE"]}
-        compile_env |= {"VLLM_TARGET_DEVICE": chosen}
-        compile_env |= kernels.environment(found, os.environ, chosen)
-        if targets:
-            compile_env["TARGETS"] = ",".join(targets.replace(",", " ").split())
-    inputs = git.out("ls-tree", "HEAD", "pyproject.toml", *lint.NATIVE)
-    return Plan(chosen, mode, why, wheel, env, compile_env, inputs)
-
-
-def _native(git: Git, base: str) -> list[str]:
-    """Files for which the kernels must be compiled: changed since `base`, by a commit that does
-    not say that the wheel's kernels stay the same, or by none yet.
-    """
-    native = ("--name-only", "--no-renames")
-    counted, excused = set(git.lines("diff", *native, "HEAD")), set[str]()
-    form = "--format=%x00%(trailers:key=Kernels,valueonly,separator=%x2C)"
-    for commit in git.out("log", *native, form, f"{base}..HEAD").split("\0")[1:]:
-        said, *files = commit.splitlines()
-        (excused if lint.UNCHANGED.fullmatch(said) else counted).update(files)
-    changed = [path for path in git.lines("diff", *native, base) if path.startswith(lint.NATIVE)]
-    return [path for path in changed if path in counted or path not in excused]
-
-
-def prebuilt(device: str) -> str:
-    """The kernel mode that compiles nothing."""
-    return "precompiled" if device == "cuda" else "cpu"
-
-
-def _kernels(device: str, asked: str, native: list[str]) -> tuple[str, str]:
-    if asked == "source":
-        return "source", "as asked"
-    if native:
-        if asked == "auto":
-            return "source", f"the series touches {native[0]}"
-        raise OverlayError(
-            f"KERNELS={asked} cannot work: the series touches {native[0]}",
-            hint="make build KERNELS=source",
-        )
-    if asked == "auto":
-        return prebuilt(device), "the series changes no kernel"
-    if (asked == "cpu") != (device == "cpu"):
-        raise OverlayError(
-            f"KERNELS={asked} does not fit device {device}",
-            hint="leave KERNELS out, or name the device: make build DEVICE=…",
-        )
-    return asked, "as asked"
 
 
 def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
@@ -187,20 +45,15 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
         if plan.device == "cpu":
             kernels.overlay(wheel, layout.clone)
     if plan.compile_env:
-        say(f"compile: {_assigned(plan.compile_env)} …")
-        kernels.compile_all(layout, {**env, **plan.compile_env}, targets=targets, say=say)
+        say(f"compile: {plans.assigned(plan.compile_env)} …")
+        native.compile_all(layout, {**env, **plan.compile_env}, targets=targets, say=say)
     say(f"install {pin.project} {plan.env['VLLM_VERSION_OVERRIDE']} …")
-    _run(_install_command(layout), {**env, **plan.env}, layout)
+    _run(plans.install_command(layout), {**env, **plan.env}, layout)
     if plan.compile_env:
         kernels.place(layout, targets)  # over those of a wheel
     _recheck(layout, plan, before)
     stamp.write_text(plan.stamp(layout))
     return True
-
-
-def _install_command(layout: Layout) -> list[str]:
-    uv = str(tools.python(layout).with_name("uv"))
-    return [uv, "pip", "install", "--no-deps", "--no-build-isolation", "-e", str(layout.clone)]
 
 
 def _run(command: list[str], env: Mapping[str, str], layout: Layout) -> None:
@@ -244,26 +97,7 @@ def _recheck(layout: Layout, plan: Plan, before: str) -> None:
     if done.returncode != 0 or found != wanted:
         said = done.stderr.strip().splitlines()[-1:] or [f"found {found}, not {wanted}"]
         raise OverlayError(f"the installed vLLM is not the patched tree: {said[0]}")
-    _load_kernels(command[0], env, layout, plan.device)
-
-
-def _load_kernels(python: str, env: Mapping[str, str], layout: Layout, device: str) -> None:
-    """Every kernel for `device` must load: one that does not shows here, not in a request."""
-    done = subprocess.run(
-        [python, "-P", "-c", kernels.LOAD_ALL, device],
-        env=env,
-        cwd=layout.root,
-        capture_output=True,
-        text=True,
-    )
-    faults = done.stdout.strip().splitlines()
-    if done.returncode != 0:
-        faults.append((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
-    if faults:
-        raise OverlayError(
-            "\n  ".join(["the kernels do not load:", *faults]),
-            hint="python3 -m scripts doctor names what the machine lacks",
-        )
+    kernels.require_loadable(command[0], env, layout, plan.device)
 
 
 def require_own_tree(layout: Layout) -> None:

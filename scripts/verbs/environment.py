@@ -9,14 +9,14 @@ from dataclasses import asdict
 
 from scripts.core import layout
 from scripts.core.layout import Layout
-from scripts.environment import build, doctor, machine
+from scripts.environment import build, doctor, machine, plans
 from scripts.release import pin
 from scripts.verbs import say
 
 
 def examine(args: argparse.Namespace, where: Layout) -> None:
-    device = build.device(args.device)
-    native = build.prebuilt(device) if args.kernels == "auto" else args.kernels
+    device = plans.device(args.device)
+    native = plans.prebuilt(device) if args.kernels == "auto" else args.kernels
     found = _findings(where, device, native, run=True)
     as_json = json.dumps([asdict(one) for one in found], indent=1)
     print(as_json if args.json else "\n".join(one.shown for one in found))
@@ -28,7 +28,7 @@ def _findings(where: Layout, device: str, kernels: str, *, run: bool) -> list[do
     return doctor.examine(found, device=device, kernels=kernels, run=run)
 
 
-def preflight(where: Layout, plan: build.Plan, *, run: bool) -> None:
+def preflight(where: Layout, plan: plans.Plan, *, run: bool) -> None:
     """Before minutes of work: say what may go wrong, refuse what must."""
     found = _findings(where, plan.device, plan.kernels, run=run)
     for one in found:
@@ -39,7 +39,7 @@ def preflight(where: Layout, plan: build.Plan, *, run: bool) -> None:
 
 def make(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
-    plan = build.plan(where, release, args.device, args.kernels, args.targets)
+    plan = plans.plan(where, release, args.device, args.kernels, args.targets)
     for line in plan.shown(where):
         print(line)
     if args.dry_run:

@@ -8,7 +8,7 @@ from scripts.bench import headline, measures, page, rounds, samples
 from scripts.core import layout
 from scripts.core.errors import CheckFailed
 from scripts.core.layout import Layout
-from scripts.environment import build
+from scripts.environment import build, plans
 from scripts.proof import prove, verdicts
 from scripts.release import pin
 from scripts.series import mails
@@ -17,9 +17,9 @@ from scripts.verbs import say
 
 def measure(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
-    wanted = rounds.chosen(measures.on(build.device(args.device)), args.bench)
+    wanted = rounds.chosen(measures.on(plans.device(args.device)), args.bench)
     with layout.locked(where, "bench"):
-        plan = build.plan(where, release, args.device, args.kernels, args.targets)
+        plan = plans.plan(where, release, args.device, args.kernels, args.targets)
         build.build(where, release, plan, say=say)
         run = rounds.kept(where, rounds.made_with(where, release, plan.device))
         trees = rounds.trees(where, release)
@@ -39,7 +39,7 @@ def measure(args: argparse.Namespace, where: Layout) -> None:
 def prove_hunks(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     with layout.locked(where, "prove"):
-        plan = build.plan(where, release, args.device, args.kernels, args.targets)
+        plan = plans.plan(where, release, args.device, args.kernels, args.targets)
         build.build(where, release, plan, say=say)
         patches = mails.load(where.patches)
         done = prove.prove(

@@ -8,7 +8,7 @@ import os
 from scripts.core import layout
 from scripts.core.errors import CheckFailed, OverlayError
 from scripts.core.layout import Layout
-from scripts.environment import build, hub
+from scripts.environment import build, hub, plans
 from scripts.release import pin
 from scripts.series import mails
 from scripts.suites import (
@@ -31,8 +31,8 @@ _SHOWN = 20  # findings of a suite in the terminal; the report has them all
 
 def test(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
-    device = build.device(args.device)
-    plan = build.plan(where, release, args.device, args.kernels, args.targets)
+    device = plans.device(args.device)
+    plan = plans.plan(where, release, args.device, args.kernels, args.targets)
     listed = args.suites == ["list"]
     share = shards.asked(args.shard, os.environ)
     names = [] if listed else args.suites
@@ -56,8 +56,8 @@ def test(args: argparse.Namespace, where: Layout) -> None:
 
 def record_baseline(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
-    device = build.device(args.device)
-    plan = build.plan(where, release, args.device, args.kernels, args.targets)
+    device = plans.device(args.device)
+    plan = plans.plan(where, release, args.device, args.kernels, args.targets)
     old = baseline.read(where, hub.tier(device))
     wanted = runner.wanted(args.suites)
     chosen = upstream.choose(where, release, device, wanted, old)
@@ -80,7 +80,7 @@ def check(args: argparse.Namespace, where: Layout) -> None:
     if args.each:
         release = pin.read(where.pin_file)
         with layout.locked(where, "check"):
-            plan = build.plan(where, release, "auto", "auto")
+            plan = plans.plan(where, release, "auto", "auto")
             build.build(where, release, plan, say=say)
             results += each.replay(
                 where, release, mails.load(where.patches), asked,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.environment import kernels, machine
+from scripts.environment import machine, native
 from tests.engine.conftest import LAYOUT
 
 KDA, GDN = "VLLM_ENABLE_FUSED_KDA_DECODE", "VLLM_ENABLE_FUSED_GDN_DECODE"
@@ -27,7 +27,7 @@ def nvcc() -> str:
 
 @pytest.mark.parametrize("arch", GUARDS)
 def test_a_kernel_of_the_tree_compiles(tmp_path: Path, nvcc: str, arch: str) -> None:
-    kernels.smoke(LAYOUT, nvcc, arch, tmp_path / "smoke.o")
+    native.smoke(LAYOUT, nvcc, arch, tmp_path / "smoke.o")
 
     assert (tmp_path / "smoke.o").stat().st_size > 100_000
 
@@ -36,6 +36,6 @@ def test_a_kernel_of_the_tree_compiles(tmp_path: Path, nvcc: str, arch: str) -> 
 def test_the_bindings_compile_with_the_guards_of_each_family(
     tmp_path: Path, nvcc: str, guards: list[str]
 ) -> None:
-    kernels.smoke(LAYOUT, nvcc, "8.0", tmp_path / "bindings.o", BINDINGS, guards)
+    native.smoke(LAYOUT, nvcc, "8.0", tmp_path / "bindings.o", BINDINGS, guards)
 
     assert (tmp_path / "bindings.o").stat().st_size > 100_000

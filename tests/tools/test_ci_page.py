@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from scripts import options
-from scripts.environment import kernels
+from scripts.environment import native
 from scripts.suites import pipeline
 from tests.tools.product import REPO, Product
 
@@ -61,7 +61,7 @@ def _read_by_scripts() -> Iterator[str]:
 
 
 def test_every_variable_that_is_read_is_in_one_of_the_two_tables() -> None:
-    read = {*_read_by_scripts(), *kernels.LOCAL_COPY.values()}
+    read = {*_read_by_scripts(), *native.LOCAL_COPY.values()}
     read |= {name.upper().replace("-", "_") for name in options.NAMES}
     image = (REPO / "ci" / "Containerfile").read_text()
     read |= set(re.findall(r"^(?:ARG|ENV|   ) ([A-Z_]+)(?==/|$)", image, re.MULTILINE))

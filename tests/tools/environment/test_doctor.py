@@ -13,9 +13,8 @@ import pytest
 from scripts.core import packages
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
-from scripts.environment import doctor, kernels, machine
+from scripts.environment import doctor, machine, native
 from scripts.environment.machine import Probe, Said
-from tests.tools import mini
 from tests.tools.product import REPO, Product
 
 GIB = 1 << 30
@@ -290,7 +289,7 @@ def _machine(*gpus: str, memory: int = 64 * GIB) -> machine.Machine:
 
 def test_a_source_build_is_sized_to_the_machine() -> None:
     ampere = "1, NVIDIA A100-SXM4-80GB, 580.95.05, 8.0, 81920, 81000, Disabled"
-    env = kernels.environment(_machine(H100, ampere, memory=4 * GIB), {}, "cuda")
+    env = native.environment(_machine(H100, ampere, memory=4 * GIB), {}, "cuda")
 
     assert env == {"MAX_JOBS": "1", "NVCC_THREADS": "1", "TORCH_CUDA_ARCH_LIST": "8.0 9.0"}
 
@@ -298,79 +297,13 @@ def test_a_source_build_is_sized_to_the_machine() -> None:
 def test_what_the_user_sets_for_a_source_build_stays() -> None:
     given = {"MAX_JOBS": "40", "NVCC_THREADS": "4", "TORCH_CUDA_ARCH_LIST": "9.0a"}
 
-    assert kernels.environment(_machine(H100), given, "cuda") == given
+    assert native.environment(_machine(H100), given, "cuda") == given
 
 
 def test_without_a_gpu_a_source_build_must_be_told_its_architecture() -> None:
     with pytest.raises(OverlayError) as raised:
-        kernels.environment(_machine(), {}, "cuda")
+        native.environment(_machine(), {}, "cuda")
     assert "TORCH_CUDA_ARCH_LIST=9.0" in raised.value.hint
-
-
-@pytest.mark.parametrize(
-    ("log", "said", "hint"),
-    [
-        (
-            "[1/9] Creating directories for 'cutlass-populate'\nfatal: unable to access "
-            "'https://github.com/nvidia/cutlass.git/': Could not resolve host: github.com\n",
-            "third-party source cutlass",
-            "VLLM_CUTLASS_SRC_DIR",
-        ),
-        (
-            "-- Populating cutlass-populate\n[1/9] Performing download step for"
-            " 'vllm-flash-attn-populate'\nCloning into 'vllm-flash-attn-src'...\nCMake Error at"
-            " FetchContent.cmake:9 (message):\n  Build step for vllm-flash-attn failed: 1\n",
-            "third-party source vllm-flash-attn",
-            "VLLM_FLASH_ATTN_SRC_DIR=FOLDER",
-        ),
-        (
-            "[1/9] Creating directories for 'later-populate'\nFailed to clone repository\n",
-            "third-party source later",
-            "CMAKE_ARGS=-DFETCHCONTENT_SOURCE_DIR_LATER=FOLDER",
-        ),
-        ("fatal: unable to access 'https://x': 503\n", "a third-party source", "_NAME=FOLDER"),
-        (
-            "CMake Warning at cuda.cmake:40 (message):\n  The next error will say more.\n\n"
-            "CMake Error at Caffe2Config.cmake:90 (message):\n  I cannot find the CUDA\n"
-            "  libraries.\nCall Stack (most recent call first):\n  CMakeLists.txt:112\n",
-            "failed: Caffe2Config.cmake:90: I cannot find the CUDA libraries.",
-            "run this again",
-        ),
-        (
-            "CMake Error at CMakeLists.txt:9 (add_library):\n  Cannot find source file:\n\n"
-            "    csrc/gone.cu\n\n\nCMake Generate step failed.\n",
-            "failed: CMakeLists.txt:9: Cannot find source file: csrc/gone.cu",
-            "run this again",
-        ),
-        (
-            "FAILED: [code=1] a.o\nc++ -Werror a.cpp\nIn file included from a.cpp:\n"
-            "/usr/include/b.h:7:3: fatal error: c.h: No such file\n/usr/d.h:8: error: later\n",
-            "failed: /usr/include/b.h:7:3: fatal error: c.h: No such file",
-            "run this again",
-        ),
-        (
-            "CMake Error at CMakeLists.txt:4 (include):\n  include could not find requested file:\n"
-            "\n    cmake/utils.cmake\n\n\n-- Configuring incomplete, errors occurred!\n",
-            "failed: CMakeLists.txt:4: include could not find requested file: cmake/utils.cmake",
-            "run this again",
-        ),
-        (
-            "-- FetchContent base directory: .deps\nx.cu(12): error: identifier undefined\n",
-            "x.cu(12): error",
-            "run this again",
-        ),
-    ],
-)
-def test_a_failed_compile_says_what_it_comes_down_to(
-    tmp_path: Path, log: str, said: str, hint: str
-) -> None:
-    mini.git(tmp_path, "init", "--quiet")
-    mini.commit(tmp_path, "Pin", {"LICENSE": b""})
-    error = kernels.why_not(log, "build/reports/kernels.log", tmp_path)
-
-    assert said in str(error)
-    assert hint in error.hint
-    assert "build/reports/kernels.log" in error.hint
 
 
 def test_the_verb_judges_this_machine_and_hides_the_token(product: Product) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from scripts.core import layout
 from scripts.core.errors import OverlayError
-from scripts.environment import build
+from scripts.environment import plans
 from scripts.proof import hunks, memory, prove
 from scripts.proof.imports import Imports
 from scripts.proof.verdicts import Verdict
@@ -101,7 +101,7 @@ class Proofs:
         pinned = json.loads(place.read_text()) | {"wheels": {"cpu": {platform.machine(): wheel}}}
         place.write_text(json.dumps(pinned))
         zipfile.ZipFile(self.where.downloads / "mini.whl", "w").close()
-        plan = build.plan(self.where, pin.read(place), "cpu", "auto")
+        plan = plans.plan(self.where, pin.read(place), "cpu", "auto")
         (self.where.venv / "build.stamp").write_text(plan.stamp(self.where))
 
     def edit(self, old: str, new: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
-from scripts.environment import kernels
+from scripts.environment import kernels, native
 from tests.tools import mini
 
 SETUP = """
@@ -52,7 +52,7 @@ def layout(tmp_path: Path) -> Layout:
 def compiled(layout: Layout, cuda: str = "toolkit", targets: str = "") -> list[str]:
     said: list[str] = []
     env = dict(os.environ) | {"VLLM_TARGET_DEVICE": "cpu", "CUDA_HOME": cuda, "CUDA_PATH": ""}
-    kernels.compile_all(layout, env, targets=targets, say=said.append)
+    native.compile_all(layout, env, targets=targets, say=said.append)
     kernels.place(layout, targets)
     return said
 
@@ -135,10 +135,76 @@ def test_a_compiler_error_names_the_patch_that_touches_the_file(layout: Layout) 
     mini.commit(layout.clone, "[Kernel] Upstream's", {"csrc/b.cu": b""})
 
     def said(file: str) -> str:
-        return str(kernels.why_not(f"{file}(7): error: no\n", "log", layout.clone))
+        return str(native.why_not(f"{file}(7): error: no\n", "log", layout.clone))
 
     for named in (layout.clone / "csrc/a.cu", Path("../../csrc/a.cu")):
         assert said(str(named)).endswith(
             f"{named}(7): error: no\n  {named} is changed by: [Kernel] Ours"
         )
     assert said(str(layout.clone / "csrc/b.cu")).endswith("(7): error: no")
+
+
+@pytest.mark.parametrize(
+    ("log", "said", "hint"),
+    [
+        (
+            "[1/9] Creating directories for 'cutlass-populate'\nfatal: unable to access "
+            "'https://github.com/nvidia/cutlass.git/': Could not resolve host: github.com\n",
+            "third-party source cutlass",
+            "VLLM_CUTLASS_SRC_DIR",
+        ),
+        (
+            "-- Populating cutlass-populate\n[1/9] Performing download step for"
+            " 'vllm-flash-attn-populate'\nCloning into 'vllm-flash-attn-src'...\nCMake Error at"
+            " FetchContent.cmake:9 (message):\n  Build step for vllm-flash-attn failed: 1\n",
+            "third-party source vllm-flash-attn",
+            "VLLM_FLASH_ATTN_SRC_DIR=FOLDER",
+        ),
+        (
+            "[1/9] Creating directories for 'later-populate'\nFailed to clone repository\n",
+            "third-party source later",
+            "CMAKE_ARGS=-DFETCHCONTENT_SOURCE_DIR_LATER=FOLDER",
+        ),
+        ("fatal: unable to access 'https://x': 503\n", "a third-party source", "_NAME=FOLDER"),
+        (
+            "CMake Warning at cuda.cmake:40 (message):\n  The next error will say more.\n\n"
+            "CMake Error at Caffe2Config.cmake:90 (message):\n  I cannot find the CUDA\n"
+            "  libraries.\nCall Stack (most recent call first):\n  CMakeLists.txt:112\n",
+            "failed: Caffe2Config.cmake:90: I cannot find the CUDA libraries.",
+            "run this again",
+        ),
+        (
+            "CMake Error at CMakeLists.txt:9 (add_library):\n  Cannot find source file:\n\n"
+            "    csrc/gone.cu\n\n\nCMake Generate step failed.\n",
+            "failed: CMakeLists.txt:9: Cannot find source file: csrc/gone.cu",
+            "run this again",
+        ),
+        (
+            "FAILED: [code=1] a.o\nc++ -Werror a.cpp\nIn file included from a.cpp:\n"
+            "/usr/include/b.h:7:3: fatal error: c.h: No such file\n/usr/d.h:8: error: later\n",
+            "failed: /usr/include/b.h:7:3: fatal error: c.h: No such file",
+            "run this again",
+        ),
+        (
+            "CMake Error at CMakeLists.txt:4 (include):\n  include could not find requested file:\n"
+            "\n    cmake/utils.cmake\n\n\n-- Configuring incomplete, errors occurred!\n",
+            "failed: CMakeLists.txt:4: include could not find requested file: cmake/utils.cmake",
+            "run this again",
+        ),
+        (
+            "-- FetchContent base directory: .deps\nx.cu(12): error: identifier undefined\n",
+            "x.cu(12): error",
+            "run this again",
+        ),
+    ],
+)
+def test_a_failed_compile_says_what_it_comes_down_to(
+    tmp_path: Path, log: str, said: str, hint: str
+) -> None:
+    mini.git(tmp_path, "init", "--quiet")
+    mini.commit(tmp_path, "Pin", {"LICENSE": b""})
+    error = native.why_not(log, "build/reports/kernels.log", tmp_path)
+
+    assert said in str(error)
+    assert hint in error.hint
+    assert "build/reports/kernels.log" in error.hint
