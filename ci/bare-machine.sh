@@ -18,14 +18,15 @@ fi
 mount -t proc proc "$folder/proc"
 mount --rbind /dev "$folder/dev"
 cp -L /etc/resolv.conf /etc/hosts "$folder/etc/"
-install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$folder/etc/ssl/certs/ca-certificates.crt"
-[ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$folder/etc/"
 
 packages=$(sed -n 's/^apt-get install //p' "$here/README.md")
 chroot "$folder" apt-get update --quiet
 # shellcheck disable=SC2086 # one word a package
 chroot "$folder" env DEBIAN_FRONTEND=noninteractive \
     apt-get install --yes --quiet --no-install-recommends $packages
+# After the packages: ca-certificates writes the file anew.
+install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$folder/etc/ssl/certs/ca-certificates.crt"
+[ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$folder/etc/"
 
 chroot "$folder" id 1000 > /dev/null 2>&1 ||
     chroot "$folder" useradd --create-home --home-dir /srv/tester --uid 1000 tester

@@ -18,7 +18,8 @@ from scripts.environment import native
 # Of the CPU's `_C*`, one for each instruction set, vLLM takes the fitting one, and only warns where
 # it fails.
 LOAD_ALL = """
-import ctypes, importlib.machinery, importlib.util, logging, pathlib, sys, torch
+import ctypes, importlib.machinery, importlib.util, logging, os, pathlib, sys, torch
+os.environ["VLLM_CONFIGURE_LOGGING"] = "0"  # its words reach us alone
 root = pathlib.Path(importlib.util.find_spec("vllm").origin).resolve().parent
 own = importlib.machinery.EXTENSION_SUFFIXES[0]  # the wheel has DeepGEMM for each Python
 files = [f for f in sorted(root.rglob("*.so")) if ".cpython-" not in f.name or f.name.endswith(own)]
