@@ -12,7 +12,7 @@ from scripts.core import tools
 from scripts.core.errors import OverlayError
 from scripts.core.git import Git
 from scripts.core.layout import Layout
-from scripts.environment import kernels, native, plans
+from scripts.environment import kernels, loading, native, plans
 from scripts.environment.plans import Plan
 from scripts.release import index
 from scripts.release.pin import Pin
@@ -29,6 +29,8 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
     whose = None if plan.compile_env else plan.wheel
     archive = layout.downloads / whose.file if whose else None
     if fresh and whole and kernels.present(layout, archive):
+        run_env = dict(os.environ) | run_environment(layout, plan.device)
+        loading.what_waited(layout, plan.device, run_env, say)
         return False
     index.require_space(layout.build, 0 if stamp.is_file() else _VENV_BYTES, "build/venv")
     stamp.unlink(missing_ok=True)
@@ -51,7 +53,7 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
     _run(plans.install_command(layout), {**env, **plan.env}, layout)
     if plan.compile_env:
         kernels.place(layout, targets)  # over those of a wheel
-    _recheck(layout, plan, before)
+    _recheck(layout, plan, before, say)
     stamp.write_text(plan.stamp(layout))
     return True
 
@@ -79,7 +81,7 @@ def _edits(layout: Layout) -> str:
     return Git(layout.clone).out("diff", "HEAD")
 
 
-def _recheck(layout: Layout, plan: Plan, before: str) -> None:
+def _recheck(layout: Layout, plan: Plan, before: str, say: Say) -> None:
     """The install must not have touched a tracked file, and must give the tree that we patched."""
     if _edits(layout) != before:
         raise OverlayError(
@@ -97,7 +99,7 @@ def _recheck(layout: Layout, plan: Plan, before: str) -> None:
     if done.returncode != 0 or found != wanted:
         said = done.stderr.strip().splitlines()[-1:] or [f"found {found}, not {wanted}"]
         raise OverlayError(f"the installed vLLM is not the patched tree: {said[0]}")
-    kernels.require_loadable(command[0], env, layout, plan.device)
+    loading.all_kernels(layout, plan.device, env, say)
 
 
 def require_own_tree(layout: Layout) -> None:

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.environment import kernels
+from scripts.core.errors import OverlayError
+from scripts.core.layout import Layout
+from scripts.environment import loading
+from tests.tools.product import put_python
 
 # As vLLM's own CPU platform does: one of the `_C*`, a warning where that fails.
 PLATFORM = """
@@ -46,7 +49,7 @@ def tree(tmp_path: Path) -> Path:
 
 def loaded(tree: Path, device: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", kernels.LOAD_ALL, device], capture_output=True, text=True,
+        [sys.executable, "-P", "-c", loading.LOAD_ALL, device], capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(tree)}, check=True,
     )  # fmt: skip
     return done.stdout.splitlines()
@@ -96,3 +99,60 @@ def test_a_module_for_another_python_is_left_alone(tree: Path, device: str) -> N
     for suffix in (own, own.replace(f"-{sys.version_info.major}{sys.version_info.minor}-", "-39-")):
         (tree / f"vllm/_D{suffix}").write_bytes(b"cut")
     assert [line.partition(": ")[0] for line in loaded(tree, device)] == [f"vllm/_D{own}"]
+
+
+@pytest.fixture
+def layout(tree: Path) -> Layout:
+    layout = Layout.of(tree, None)
+    put_python(layout.venv / "bin" / "python", PYTHONPATH=str(tree))
+    return layout
+
+
+def without_driver(file: Path) -> None:
+    library = file.with_name("libcuda.so.1")
+    compiled(library, "-Wl,-soname,libcuda.so.1")
+    compiled(file, "-Wl,--no-as-needed", str(library))
+    library.unlink()
+
+
+def test_a_missing_driver_is_told_from_a_broken_kernel(layout: Layout) -> None:
+    package, said = layout.root / "vllm", list[str]()
+    without_driver(package / "other.so")
+    loading.all_kernels(layout, "cuda", os.environ, said.append)
+    assert said == [
+        "1 kernels wait for a driver, to be loaded where one is:"
+        " libcuda.so.1: cannot open shared object file"
+    ]
+    without_library(package / "_C.so")
+    with pytest.raises(OverlayError) as raised:
+        loading.all_kernels(layout, "cuda", os.environ, said.append)
+    assert "libgone.so.1: cannot open" in str(raised.value)
+    assert "other.so" not in str(raised.value)
+
+
+def test_on_the_gpu_host_what_waited_is_loaded_once(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, said = layout.root / "vllm", list[str]()
+    without_driver(package / "other.so")
+    loading.all_kernels(layout, "cuda", os.environ, said.append)
+    loading.what_waited(layout, "cuda", os.environ, said.append)
+    assert len(said) == 1  # no driver here yet
+    monkeypatch.setattr(loading, "_driver", lambda: True)
+    without_library(package / "other.so")
+    with pytest.raises(OverlayError, match=r"libgone.so.1"):
+        loading.what_waited(layout, "cuda", os.environ, said.append)
+    compiled(package / "other.so")
+    for _ in range(2):
+        loading.what_waited(layout, "cuda", os.environ, said.append)
+    assert said[1:] == ["a driver is there now: loading the kernels …"] * 2
+
+
+def test_a_kernel_that_ends_the_process_is_named(layout: Layout) -> None:
+    source = "__attribute__((constructor)) static void end(void) { __builtin_trap(); }"
+    file = layout.root / "vllm/other.so"
+    subprocess.run(
+        ["g++", "-shared", "-fPIC", "-x", "c", "-", "-o", file], input=source.encode(), check=True
+    )
+    with pytest.raises(OverlayError, match=r"vllm/other.so: the process that loads it ended with"):
+        loading.all_kernels(layout, "cuda", os.environ, lambda _: None)
