@@ -47,7 +47,7 @@ def examine(machine: Machine, *, device: str, kernels: str, run: bool) -> list[F
     found = [
         _disk(machine, kernels),
         _shm(machine),
-        _hub(machine),
+        *([_hub(machine)] if machine.hub_real else []),
         _packages(machine, device),
         _python(machine),
     ]
@@ -97,10 +97,12 @@ def _shm(machine: Machine) -> Finding:
 
 def _hub(machine: Machine) -> Finding:
     token = "a token" if machine.hub_token else "no token"
-    said = f"{token}, cache {machine.hub_cache or 'empty'}"
-    if machine.hub_token or machine.hub_cache:
-        return Finding("model hub", "ok", said)
-    return Finding("model hub", "warn", said, "gated models need HF_TOKEN; HF_HOME keeps downloads")
+    said = f"the real one: {token}, cache {machine.hub_cache or 'empty'}"
+    mend = (
+        "upstream's suites download each model that they name, whole: hours, and disk for all of"
+        " them at HF_HOME; gated ones need HF_TOKEN. Without HUB=real nothing is downloaded"
+    )
+    return Finding("model hub", "warn", said, mend)
 
 
 def _packages(machine: Machine, device: str) -> Finding:

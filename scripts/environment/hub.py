@@ -1,46 +1,45 @@
-"""The model hub: whether it is in reach, and the generated one that stands in for it elsewhere."""
+"""The model hub of the tests: a generated one, offline; the real one where it is asked for."""
 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
-from functools import cache
-from urllib.parse import urlsplit
 
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
 
-
-def in_reach() -> bool:
-    """Whether tests may load models from the hub: as `HF_HUB_OFFLINE` says, else by one connect."""
-    asked = os.environ.get("HF_HUB_OFFLINE")
-    if asked is not None:
-        return asked.upper() not in ("1", "ON", "YES", "TRUE")
-    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname or ""
-    return _answers(host)
+# What else would call home from a test.
+_SILENT = {"VLLM_NO_USAGE_STATS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
-@cache
-def _answers(host: str) -> bool:
-    try:
-        socket.create_connection((host, 443), timeout=3).close()
-    except OSError:
-        return False
-    return True
+def real() -> bool:
+    """Whether tests load models from the real hub: `HUB=real`."""
+    asked = os.environ.get("HUB") or "generated"
+    if asked not in ("generated", "real"):
+        raise OverlayError(f"HUB={asked} is no hub", hint="HUB=generated, the default, or HUB=real")
+    return asked == "real"
 
 
 def tier(device: str) -> str:
     """What outcomes depend on beside the versions: `cpu`, `cpu-hub`, `cuda`, `cuda-hub`."""
-    return f"{device}-hub" if in_reach() else device
+    return f"{device}-hub" if real() else device
+
+
+def closed(layout: Layout, *paths: str) -> dict[str, str]:
+    """The environment for tests that import from `paths` first: without internet, see `offline`."""
+    offline = [] if real() else [str(layout.root / "tests" / "support" / "offline")]
+    given = os.environ.get("PYTHONPATH")
+    found = [*paths, *offline, *([given] if given and not paths else [])]
+    python_path = {"PYTHONPATH": os.pathsep.join(found)} if found else {}
+    return python_path if real() else {**_SILENT, "HF_HUB_OFFLINE": "1", **python_path}
 
 
 def environment(layout: Layout) -> dict[str, str]:
-    """The environment for tests: the hub as it is, or offline with `build/hub` as all there is.
+    """The environment for upstream's tests: the real hub, or `build/hub` as all there is.
 
     `build/hub` is made by `tests.support.hub` from tables, so it is the same on every machine.
     """
-    if in_reach():
+    if real():
         return {}
     folder = layout.build / "hub"
     command = [str(layout.venv / "bin" / "python"), "-m", "tests.support.hub", str(folder)]
@@ -51,7 +50,6 @@ def environment(layout: Layout) -> dict[str, str]:
         said = done.stderr.strip().splitlines()[-1:] or ["no message"]
         raise OverlayError(f"could not make {layout.shown(folder)}: {said[0]}")
     return {
-        "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(folder),
         "HF_HUB_CACHE": str(folder / "hub"),
         "VLLM_ASSETS_CACHE": str(folder / "assets"),

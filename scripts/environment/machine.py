@@ -79,6 +79,7 @@ class Machine:
     """The newest GCC, its first number, that the toolkit in CUDA_HOME takes; 0 where unknown."""
     compiler: str
     cache: str
+    hub_real: bool
     hub_cache: str
     hub_token: bool
     missing: Mapping[str, str]
@@ -113,6 +114,7 @@ def look(layout: Layout, probe: Probe) -> Machine:
             r"\) ([\d.]+)", probe.run([probe.env.get("CXX") or "c++", "--version"]).text
         ),
         cache=next((c for c in ("sccache", "ccache") if probe.run([c, "--version"]).code == 0), ""),
+        hub_real=probe.env.get("HUB") == "real",
         hub_cache=str(hub_cache) if hub_cache.is_dir() else "",
         hub_token=bool(probe.env.get("HF_TOKEN")) or (home / "token").is_file(),
         missing=probe.missing(probe.env),

@@ -15,6 +15,7 @@ from pathlib import Path
 from scripts.core import tools
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
+from scripts.environment import hub
 
 MODULES = ("test_scoped_mm_kwargs.py", "test_scoped_mm_kwargs_items.py", "test_warmup_budget.py")
 
@@ -46,7 +47,7 @@ def ensure(layout: Layout, release: str) -> Path:
 def main(layout: Layout, release: str, command: list[str]) -> int:
     """Run the command and return its exit code."""
     front = ensure(layout, release or least(layout))
-    env = dict(os.environ) | {"PYTHONPATH": str(front)}
+    env = dict(os.environ) | hub.closed(layout, str(front))
     return subprocess.run(command, cwd=layout.root, env=env).returncode
 
 

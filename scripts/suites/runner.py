@@ -175,8 +175,8 @@ def run(layout: Layout, chosen: list[Suite], *, device: str, say: Say) -> list[R
     tools.ensure(layout)
     layout.reports.mkdir(parents=True, exist_ok=True)
     index.require_space(layout.reports, _RUN_BYTES, "a test run")
-    env = dict(os.environ) | ({} if hub.in_reach() else {"HF_HUB_OFFLINE": "1"})
-    there = env | build.run_environment(layout, device)
+    env = dict(os.environ)
+    there = env | build.run_environment(layout, device) | hub.closed(layout)
     results = []
     for suite in chosen:
         if suite.why_not:

@@ -80,7 +80,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     env = environment(layout, device) | hub.environment(layout)
     env |= _inspected(layout, tree, env, say)
-    env |= {"PYTHONPATH": f"{tree}{os.pathsep}{layout.root / 'tests' / 'upstream'}"}
+    env |= hub.closed(layout, str(tree), str(layout.root / "tests" / "upstream"))
     if device == "cpu":
         env |= {"PYTEST_PLUGINS": "no_global_cleanup"}
     wanted = [Session(suite, part) for suite in suites for part in range(suite.shards)]

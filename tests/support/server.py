@@ -173,7 +173,7 @@ def _serve_at(
     with log.open("wb") as file:
         process = subprocess.Popen(
             [*command, *_OPTIONS, *_dtype(), "--port", str(port), *options],
-            env=engine_environment() | {GATE: str(gate.file), "PYTHONPATH": str(ROOT)},
+            env=engine_environment() | {GATE: str(gate.file), "PYTHONPATH": _path()},
             stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
         )  # fmt: skip
     server = Server(f"http://127.0.0.1:{port}", process, log, gate)
@@ -212,6 +212,11 @@ def engine_environment() -> dict[str, str]:
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "VLLM_NO_USAGE_STATS": "1",
     }
+
+
+def _path() -> str:
+    """Our tests, before what the session was given."""
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 def _dtype() -> tuple[str, ...]:

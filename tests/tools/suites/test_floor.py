@@ -25,10 +25,13 @@ def test_the_floor_is_what_the_pin_allows(layout: Layout) -> None:
     assert floor.least(layout) == "5.5.3"
 
 
-def test_the_floor_is_put_in_front_of_the_command(layout: Layout, tmp_path: Path) -> None:
+def test_the_floor_is_put_in_front_of_the_command(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HUB", raising=False)
     made = layout.venv.parent / "transformers" / "1.2.3"
     made.mkdir(parents=True)
     told = tmp_path / "told"
     command = ["sh", "-c", f'printf %s "$PYTHONPATH" > {told}; exit 3']
     assert floor.main(layout, "1.2.3", command) == 3
-    assert told.read_text() == str(made)
+    assert told.read_text() == f"{made}:{layout.root / 'tests/support/offline'}"

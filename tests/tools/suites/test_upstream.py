@@ -29,7 +29,7 @@ SMALL, LARGE = "tests/sums/test_small.py", "tests/sums/test_large.py"
 def layout(applied: Product, monkeypatch: pytest.MonkeyPatch) -> Layout:
     """An applied checkout, with our own tools as its environment: they have pytest."""
     (applied.root / "build" / "venv").symlink_to(REPO / "build" / "tools")
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # no stand-in for the hub is made
+    monkeypatch.setenv("HUB", "real")  # no stand-in for the hub is made
     return Layout.of(applied.root, None)
 
 
