@@ -141,7 +141,8 @@ def total(shares: Iterable[Share]) -> Share:
 class Comparison:
     """How a run differs from base: test id → the reason that pytest gave, sorted.
 
-    `shares` is suite → how many of its tests pass.
+    `shares` is suite → how many of its tests pass; `asked` is suite → what of it was asked of the
+    unpatched tree, for want of a record.
 
     Findings: `broken` passed on base and does not now; `failing` fails and is not known to; `stale`
     is a known failure that passes now. No findings: `gained` did not pass on base and does now;
@@ -156,6 +157,7 @@ class Comparison:
     gained: Mapping[str, str]
     unsteady: Mapping[str, str]
     known: Mapping[str, str]
+    asked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def findings(self) -> list[str]:
@@ -177,7 +179,7 @@ def first_line(reason: str) -> str:
 
 
 def compare(base: Baseline | None, ran: Mapping[str, Mapping[str, Outcome]]) -> Comparison:
-    """`ran` is suite → test id → outcome. Without a baseline every failure is a finding."""
+    """`ran` is suite → test id → outcome. What `base` does not have, and fails, is a finding."""
     known = base.known if base else {}
     counts = dict.fromkeys(("passed", "failed", "skipped"), 0)
     kinds = ("broken", "failing", "stale", "gained", "unsteady", "known")

@@ -18,7 +18,7 @@ from scripts.suites import baseline, sessions
 from scripts.suites.areas import Suite
 from scripts.suites.baseline import Baseline, Recorded
 from scripts.suites.outcomes import Outcome, resource
-from scripts.suites.sessions import Say
+from scripts.suites.sessions import Ended, Say, Session
 
 _PACKAGES = ("huggingface-hub", "numpy", "pytest", "tokenizers", "torch", "torchvision",
              "transformers", "vllm")  # fmt: skip
@@ -45,15 +45,8 @@ def record(
     Raises `CheckFailed`, and keeps what is recorded, where a suite did not run to its end, or where
     a test fails now that passed in the old baseline of this pin: the failures may only shrink.
     """
-    commit, versions = source.base(layout, pin), environment(layout)
-    folder = layout.build / "baseline" / hub.tier(device)
-    _begin(folder, {"commit": commit, **versions})
-    index.require_space(layout.build, 2 << 30, "recording the baseline")
-    tree = worktree.add(layout, commit, layout.build / "base")
-    try:
-        ended = sessions.run(layout, tree, device, suites, folder, say)
-    finally:
-        worktree.remove(layout, tree)
+    ended = unpatched(layout, pin, device, suites, say)
+    folder = _folder(layout, device)
     tier = Baseline(hub.tier(device), pin.tag)
     same = old if old and old.pin == pin.tag else tier
     ran = sessions.by_suite(ended)
@@ -64,9 +57,30 @@ def record(
             "\n  ".join(["the baseline stays as it was:", *faults[:20]]),
             hint=f"see the logs in {layout.shown(folder)}; make baseline goes on from there",
         )
-    written = baseline.write(layout, merged(replace(same, environment=versions), ran))
+    written = baseline.write(layout, merged(replace(same, environment=environment(layout)), ran))
     shutil.rmtree(folder)
     return written
+
+
+def unpatched(
+    layout: Layout, pin: Pin, device: str, suites: list[Suite], say: Say
+) -> dict[Session, Ended]:
+    """What `suites` do on the pin, in a tree beside the work clone; what ran before is only read.
+
+    The logs stay in `build/baseline`, until they are recorded or anything changes.
+    """
+    commit, folder = source.base(layout, pin), _folder(layout, device)
+    _begin(folder, {"commit": commit, **environment(layout)})
+    index.require_space(layout.build, 2 << 30, "a run of the unpatched tree")
+    tree = worktree.add(layout, commit, layout.build / "base")
+    try:
+        return sessions.run(layout, tree, device, suites, folder, say)
+    finally:
+        worktree.remove(layout, tree)
+
+
+def _folder(layout: Layout, device: str) -> Path:
+    return layout.build / "baseline" / hub.tier(device)
 
 
 def _begin(folder: Path, made_with: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ from scripts.suites.baseline import Baseline, Comparison, first_line
 from scripts.suites.runner import Result, Suite
 from scripts.suites.upstream import Choice
 
+_ON_BOTH = "asked now: fails on the unpatched tree, too"
 _DIFFERENCES = (
     ("broken", "Passed on base, does not pass now"),
     ("failing", "Fails, and is no known failure"),
@@ -72,6 +73,8 @@ def _comparison(found: Comparison, base: Baseline | None) -> list[str]:
     parts = ["<h2>Against base</h2>"]
     if base is None:
         parts.append('<p class="note">No baseline is recorded for this machine: make baseline.</p>')
+    if found.asked:
+        parts.append(_asked(found.asked))
     differences = [
         _tests(title, getattr(found, kind)) for kind, title in _DIFFERENCES if getattr(found, kind)
     ]
@@ -79,11 +82,20 @@ def _comparison(found: Comparison, base: Baseline | None) -> list[str]:
     known = base.known if base else {}
     lacking: dict[str, dict[str, str]] = {}
     for test, why in found.known.items():
-        lacking.setdefault(known[test], {})[test] = why
+        lacking.setdefault(known.get(test, _ON_BOTH), {})[test] = why
     if lacking:
         parts.append("<h2>Known failures, by what they lack</h2>")
         parts += [_tests(what, tests) for what, tests in sorted(lacking.items())]
     return parts
+
+
+def _asked(asked: Mapping[str, str]) -> str:
+    rows = [(f"<code>{escape(name)}</code>", escape(what)) for name, what in sorted(asked.items())]
+    opened = (
+        f"<details><summary>Asked of the unpatched tree, for want of a record: {len(rows)} suites;"
+        " make baseline takes what it said</summary>"
+    )
+    return f"{opened}{markup.table(('suite', 'asked'), rows)}</details>"
 
 
 def _shares(found: Comparison) -> str:

@@ -208,8 +208,11 @@ def _compared(layout: Layout, device: str, suite: Suite, say: Say) -> Result:
     share = baseline.total(found.shares.values()).shown
     known = f"{len(found.known)} of the failures known" if found.known else "no known failure"
     gained = f", {len(found.gained)} pass that did not on base" if found.gained else ""
+    asked = f"; asked of the unpatched tree: {len(found.asked)} suites" if found.asked else ""
     findings = (*faults, *found.findings)
-    return Result(suite.name, not findings, f"{counts} ({share}); {known}{gained}", findings, found)
+    return Result(
+        suite.name, not findings, f"{counts} ({share}); {known}{gained}{asked}", findings, found
+    )
 
 
 def _summary(junit: Path) -> tuple[str, list[str]]:

@@ -16,9 +16,9 @@ from scripts.core.errors import OverlayError
 from scripts.core.git import Git
 from scripts.core.layout import Layout
 from scripts.environment import hub
-from scripts.release import source
+from scripts.release import pin, source
 from scripts.release.pin import Pin
-from scripts.suites import areas, baseline, sessions
+from scripts.suites import areas, asked, baseline, sessions
 from scripts.suites.areas import Suite
 from scripts.suites.baseline import Baseline, Comparison, compare
 from scripts.suites.outcomes import Outcome
@@ -176,14 +176,18 @@ def run(
 ) -> tuple[Comparison, list[str]]:
     """Run what was chosen; how it differs from base, and what went wrong with pytest itself.
 
+    What the baseline does not tell is asked of the unpatched tree.
+
     What differs is run a second time, alone: a test that then passes is no finding, but is named.
     """
-    base = baseline.read(layout, hub.tier(device))
     suites = [choice.suite for choice in choices if not choice.why_not]
     folder = layout.reports / "upstream"
     shutil.rmtree(folder, ignore_errors=True)
     ended = sessions.run(layout, layout.clone, device, suites, folder, say)
     ran = sessions.by_suite(ended)
+    recorded, release = baseline.read(layout, hub.tier(device)), pin.read(layout.pin_file)
+    answer = asked.of_unpatched(layout, release, device, recorded, ended, say)
+    base = answer.base
     first = compare(base, ran)
     again = _again(suites, ran, {*first.broken, *first.failing})
     if again:
@@ -194,7 +198,12 @@ def run(
                 if outcome.result == "passed":
                     ran[session.suite.step][test] = replace(outcome, reason=_UNSTEADY)
     _merge_junit(folder, layout.reports / "upstream.xml")
-    return compare(base, ran), [f"{s.name}: {one.fault}" for s, one in ended.items() if one.fault]
+    faults = [
+        f"{session.name}: {one.fault}"
+        for session, one in ended.items()
+        if one.fault and session.name not in answer.faults
+    ]
+    return replace(compare(base, ran), asked=answer.asked), faults
 
 
 def _again(

@@ -13,7 +13,7 @@ import pytest
 
 from scripts.core.errors import CheckFailed, OverlayError
 from scripts.core.layout import Layout
-from scripts.environment import build
+from scripts.environment import build, worktree
 from scripts.release import pin
 from scripts.suites import baseline, record, report, runner, sessions, upstream
 from scripts.suites.areas import Suite
@@ -23,6 +23,7 @@ from scripts.suites.upstream import Choice, Wanted
 from tests.tools.product import REPO, Product
 
 SMALL, LARGE = "tests/sums/test_small.py", "tests/sums/test_large.py"
+DIES = "import os\nos.kill(os.getpid(), 9)\n"
 
 
 @pytest.fixture
@@ -180,12 +181,68 @@ def recorded(layout: Layout, small: list[Choice], monkeypatch: pytest.MonkeyPatc
     return layout
 
 
-def test_without_a_baseline_every_failure_is_a_finding(layout: Layout, small: list[Choice]) -> None:
+def test_without_a_baseline_the_unpatched_tree_is_asked_and_a_difference_is_a_finding(
+    layout: Layout, small: list[Choice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "_PACKAGES", ("pytest",))
     found, faults = run(layout, small)
     assert faults == []
     assert found.counts == {"passed": 8, "failed": 2, "skipped": 1}
-    assert list(found.failing) == [f"{SMALL}::test_hub", f"{SMALL}::test_two"]
+    assert list(found.broken) == [f"{SMALL}::test_two"]
+    assert list(found.known) == [f"{SMALL}::test_hub"]
+    assert found.asked == {small[0].suite.name: "all of it"}
     assert (layout.reports / "upstream.xml").read_text().count("<testcase") >= 11
+    assert not (layout.build / "base").exists()
+
+
+def test_what_the_unpatched_tree_said_is_taken_by_make_baseline(
+    layout: Layout, small: list[Choice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "_PACKAGES", ("pytest",))
+    run(layout, small)
+    kept = sorted((layout.build / "baseline" / "cpu-hub").glob("*.jsonl"))
+    assert len(kept) == 1  # the other suite had no failure: nothing was asked of it
+    ghost = {"$report_type": "TestReport", "nodeid": f"{SMALL}::ghost", "outcome": "passed"}
+    with kept[0].open("a") as file:
+        file.write(json.dumps(ghost) + "\n")
+    record_base(layout, small)
+    base = baseline.read(layout, "cpu-hub")
+    assert base is not None
+    assert f"{SMALL}::ghost" in base.suites[small[0].suite.name].passed
+    assert list(base.known) == [f"{SMALL}::test_hub"]
+
+
+def test_a_test_that_the_baseline_does_not_have_is_asked_alone(
+    recorded: Layout, small: list[Choice]
+) -> None:
+    base = baseline.read(recorded, "cpu-hub")
+    assert base is not None
+    baseline.write(recorded, replace(base, known={}))
+    found, faults = run(recorded, small)
+    assert found.asked == {small[0].suite.name: "1 tests"}
+    assert (list(found.broken), list(found.known)) == (
+        [f"{SMALL}::test_two"],
+        [f"{SMALL}::test_hub"],
+    )
+    assert faults == []
+
+
+def test_a_session_that_dies_on_both_trees_is_no_finding(
+    layout: Layout, small: list[Choice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "_PACKAGES", ("pytest",))
+    unpatched = worktree.add
+
+    def add(layout: Layout, commit: str, tree: Path) -> Path:
+        made = unpatched(layout, commit, tree)
+        (made / LARGE).write_text(DIES)
+        return made
+
+    monkeypatch.setattr(worktree, "add", add)
+    (layout.clone / LARGE).write_text(DIES)
+    found, faults = run(layout, small)
+    assert faults == []
+    assert found.asked[small[1].suite.name] == "all of it"
 
 
 def test_a_test_that_passed_on_base_and_fails_now_is_a_finding(
@@ -278,7 +335,7 @@ def test_a_test_that_passes_the_second_time_is_named_but_no_finding(
 def test_a_session_that_dies_is_a_finding_and_its_tests_are_missed(
     recorded: Layout, small: list[Choice]
 ) -> None:
-    (recorded.clone / LARGE).write_text("import os\nos.kill(os.getpid(), 9)\n")
+    (recorded.clone / LARGE).write_text(DIES)
     found, faults = run(recorded, small)
     assert len(faults) == 2
     assert "pytest ended with -9 after 0 tests" in faults[0]
