@@ -1,6 +1,7 @@
 #!/bin/sh
 # The README's commands on a machine that has what the README names and nothing else: debootstrap's
-# minimal Debian in FOLDER, as a user who is not root. Run by root:
+# minimal Debian in FOLDER, as a user who is not root and may write nothing of their home but ~/.cache.
+# Run by root:
 #
 #   ci/bare-machine.sh FOLDER [RELEASE] [SUITES]       # bookworm, all suites
 #
@@ -29,12 +30,11 @@ install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$folder/etc/ssl/certs/ca-c
 [ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$folder/etc/"
 
 chroot "$folder" id 1000 > /dev/null 2>&1 ||
-    chroot "$folder" useradd --create-home --home-dir /srv/tester --uid 1000 tester
-home=$folder/srv/tester
-if [ -n "${UV_CACHE:-}" ]; then
-    install -d -o 1000 -g 1000 "$home/.cache" "$home/.cache/uv"
-    mount --bind "$UV_CACHE" "$home/.cache/uv"
-fi
+    chroot "$folder" useradd --no-create-home --home-dir /srv/tester --uid 1000 tester
+home=$folder/srv/tester # not the tester's to write, but for .cache
+install -d "$home"
+install -d -o 1000 -g 1000 "$home/.cache" "$home/.cache/uv"
+[ -z "${UV_CACHE:-}" ] || mount --bind "$UV_CACHE" "$home/.cache/uv"
 rm -rf "$home/series"
 git clone --quiet --no-hardlinks "$here" "$home/series"
 chown -R 1000:1000 "$home/series"
