@@ -17,6 +17,8 @@ from scripts.core.layout import Layout
 
 # pip's names for what a mirror, a proxy or a private authority needs, by `pip config list`.
 _PIP_KEYS = ("index-url", "extra-index-url", "cert", "proxy")
+# What the system trusts, a team's own authority with it; our clients would bring a list of theirs.
+_TRUSTED = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
 def python(layout: Layout) -> Path:
@@ -83,6 +85,12 @@ def pip_settings(layout: Layout) -> dict[str, str]:
     return found
 
 
+def authorities(settings: dict[str, str]) -> str:
+    """The file of certificates to trust: pip's, the environment's, the system's; "" if none is."""
+    asked = (settings.get("cert"), os.environ.get("SSL_CERT_FILE"))
+    return next(filter(None, (*asked, *filter(os.path.isfile, _TRUSTED))), "")
+
+
 def index_urls(settings: dict[str, str]) -> list[str | None]:
     """The indexes to ask, in order: pip's, else uv's; None stands for the client's own default."""
     uv = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
@@ -100,8 +108,9 @@ def uv_environment(layout: Layout) -> dict[str, str]:
     settings = pip_settings(layout)
     if "index-url" in settings and not {"UV_DEFAULT_INDEX", "UV_INDEX_URL"} & set(env):
         env["UV_DEFAULT_INDEX"] = settings["index-url"]
-    if "cert" in settings:
-        env.setdefault("SSL_CERT_FILE", settings["cert"])
+    if authorities(settings):
+        env["SSL_CERT_FILE"] = authorities(settings)
     if "proxy" in settings:
         env.setdefault("HTTPS_PROXY", settings["proxy"])
+        env.setdefault("HTTP_PROXY", settings["proxy"])
     return env

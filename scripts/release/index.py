@@ -136,8 +136,7 @@ def _clients(layout: Layout) -> list[PyPISimple]:
     session = requests.Session()
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(max_retries=Retry(4, backoff_factor=0.5)))
-    if "cert" in settings:
-        session.verify = settings["cert"]
+    session.verify = tools.authorities(settings) or True
     if "proxy" in settings:
         session.proxies = {"https": settings["proxy"], "http": settings["proxy"]}
     urls = tools.index_urls(settings)

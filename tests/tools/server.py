@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import html
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 
 @dataclass
@@ -40,7 +42,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         index = self.index
         index.asked.append(self.path)
-        kind, _, name = self.path.strip("/").partition("/")
+        path = urlsplit(self.path).path  # a proxy is asked for a whole URL
+        kind, _, name = path.strip("/").partition("/")
         files = {n: data for by_name in index.projects.values() for n, data in by_name.items()}
         if kind == "simple" and name in index.projects:
             self._send(_page(index.projects[name]), "text/html")
@@ -68,10 +71,16 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(projects: dict[str, dict[str, bytes]]) -> Iterator[Index]:
+def serving(
+    projects: dict[str, dict[str, bytes]], tls: ssl.SSLContext | None = None
+) -> Iterator[Index]:
+    """With `tls` over HTTPS, as `localhost`."""
     handler = type("Handler", (_Handler,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     index = Index(f"http://127.0.0.1:{server.server_port}/simple", projects)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        index.url = f"https://localhost:{server.server_port}/simple"
     handler.index = index  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
