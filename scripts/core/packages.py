@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import platform
 import shutil
 import sys
 import sysconfig
@@ -35,6 +36,21 @@ def missing(env: Mapping[str, str]) -> dict[str, str]:
         f"{python}-venv": (f"Python's {' and '.join(modules)}", not modules),
     }
     return {package: what for package, (what, there) in wanted.items() if not there}
+
+
+def python(version: str) -> str:
+    """What is wrong with this version of Python, "" where nothing is."""
+    first, last = (".".join(map(str, one)) for one in PYTHONS)
+    if tuple(map(int, version.split(".")[:2])) <= PYTHONS[1]:
+        return ""
+    return f"Python {version}: what the locks in ci/ name is there for {first} to {last}"
+
+
+def notes(env: Mapping[str, str]) -> list[str]:
+    """A line each for the Python and for the packages, where they do not do."""
+    lacking = missing(env)
+    wrong = python(platform.python_version())
+    return [*([wrong] if wrong else []), *([line(lacking)] if lacking else [])]
 
 
 def line(packages: Iterable[str]) -> str:

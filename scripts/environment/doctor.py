@@ -116,10 +116,10 @@ def _packages(machine: Machine, device: str) -> Finding:
 
 
 def _python(machine: Machine) -> Finding:
-    first, last = (f"{major}.{minor}" for major, minor in packages.PYTHONS)
-    if _version(machine.python)[:2] <= packages.PYTHONS[1]:
+    said = packages.python(machine.python)
+    if not said:
         return Finding("Python", "ok", machine.python)
-    said = f"{machine.python}; what the locks in ci/ name is there for {first} to {last}"
+    last = ".".join(map(str, packages.PYTHONS[1]))
     return Finding("Python", "fail", said, f"install one of these, then make PYTHON=python{last} …")
 
 

@@ -43,9 +43,8 @@ def apply(args: argparse.Namespace, where: Layout) -> None:
     from scripts.core import packages
 
     release = pin.read(where.pin_file)
-    lacking = packages.missing(os.environ)
-    if lacking:
-        print(f"make test will ask for more of this machine: {packages.line(lacking)}")
+    for line in packages.notes(os.environ):
+        print(f"make test will refuse: {line}")  # it costs nothing to know before the download
     with layout.locked(where, "apply"):
         patches = mails.load(where.patches)
         source.fetch(where, release, args.source, args.git_url)

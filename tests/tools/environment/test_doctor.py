@@ -276,6 +276,16 @@ def test_a_python_that_the_locks_were_not_made_for_is_refused_by_name(
     assert found.state == state
     assert version in found.said
     assert state == "ok" or "3.11 to 3.13" in found.said
+    assert any(version in line for line in packages.notes({})) == (state == "fail")
+
+
+@pytest.mark.parametrize("lock", ["cpu", "cuda"])
+def test_a_lock_says_which_pythons_it_is_for(lock: str) -> None:
+    first, last = (".".join(map(str, one)) for one in packages.PYTHONS)
+    head = (REPO / "ci" / f"{lock}.in").read_text()
+    assert f"For Python {first} to {last}." in head
+    assert f"--python-version {first} " in head
+    assert f"--python-version {first} " in (REPO / "ci" / f"{lock}.txt").read_text()
 
 
 def _machine(*gpus: str, memory: int = 64 * GIB) -> machine.Machine:

@@ -15,6 +15,7 @@ import trustme
 
 from scripts.core import tools
 from scripts.core.layout import Layout
+from scripts.release import index as client
 from tests.tools import mini
 from tests.tools.product import REPO, Product
 from tests.tools.server import Index, serving
