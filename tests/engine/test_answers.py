@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.engine.conftest import Answers
+from tests.engine.conftest import LAYOUT, Answers, Probe
 from tests.support.engine_probe import FAMILIES, RUNS
 
 NEW = {"sizes, scoped"}
@@ -147,3 +148,12 @@ def test_an_engine_for_long_videos_keeps_room_for_them_and_answers_usual_ones(
         "video": 2400,
         "image": 475,
     }
+
+
+def test_an_engine_that_fails_is_told_and_the_next_one_starts(tmp_path: Path) -> None:
+    """As `test_on_gpu` starts many in one process."""
+    runs = ("--each", "no such run", "llama")
+    told = Probe.start(LAYOUT.clone, tmp_path, "engine_probe", str(tmp_path), *runs).told()["runs"]
+
+    assert told["no such run"] == {"error": "KeyError: 'no such run'"}
+    assert told["llama"]["answers"]

@@ -7,6 +7,8 @@ On the CPU the same code runs in `test_answers`, `test_lora`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,31 +28,49 @@ def _gpu() -> None:
         pytest.skip(f"needs a CUDA GPU, this run is on {DEVICE}: make test DEVICE=cuda")
 
 
-def asked(folder: Path, run: str, **env: str) -> Any:
-    """One run of `engine_probe` in a process of its own, guarded."""
-    started = Probe.start(LAYOUT.clone, folder, "engine_probe", str(folder), run, **GUARD, **env)
-    return started.told()["runs"][run]
+Runs = Mapping[str, Any]
+_FIRST_ALONE = ("waiting", "long video, profiled")
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Runs]:
+    """Every run of `engine_probe` under a model runner, guarded: one process for all of it."""
+
+    @cache
+    def told(runner: int) -> Runs:
+        folder = tmp_path_factory.mktemp(f"runner-{runner}")
+        runs = (*FAMILIES, *GRAPHS, *(_FIRST_ALONE if runner == 1 else ()))
+        env = {**GUARD, "VLLM_USE_V2_MODEL_RUNNER": str(runner - 1)}
+        arguments = (str(folder), "--each", *runs)
+        started = Probe.start(LAYOUT.clone, folder, "engine_probe", *arguments, **env)
+        found: Runs = started.told()["runs"]
+        return found
+
+    return told
 
 
 @pytest.mark.parametrize("runner", [1, 2])
 @pytest.mark.parametrize("run", [*FAMILIES, *GRAPHS])
-def test_no_step_waits_for_the_gpu(tmp_path: Path, run: str, runner: int) -> None:
-    told = asked(tmp_path, run, VLLM_USE_V2_MODEL_RUNNER=str(runner - 1))
+def test_no_step_waits_for_the_gpu(guarded: Callable[[int], Runs], run: str, runner: int) -> None:
+    told = guarded(runner)[run]
 
+    assert "error" not in told, told["error"]
     assert told["guard"] == "error"
     assert all(len(answer["tokens"]) == 8 for answer in told["answers"].values())
 
 
-def test_a_tower_that_waits_is_caught(tmp_path: Path) -> None:
+def test_a_tower_that_waits_is_caught(guarded: Callable[[int], Runs]) -> None:
     """Otherwise the tests above could not fail."""
-    answers = asked(tmp_path, "waiting")["answers"]
+    answers = guarded(1)["waiting"]["answers"]
 
     assert answers["as it is"]["tokens"]
     assert "sync detected" in answers["waiting"]["error"]
 
 
-def test_an_engine_for_long_videos_profiles_its_budget_and_answers(tmp_path: Path) -> None:
-    told = asked(tmp_path, "long video, profiled")
+def test_an_engine_for_long_videos_profiles_its_budget_and_answers(
+    guarded: Callable[[int], Runs],
+) -> None:
+    told = guarded(1)["long video, profiled"]
 
     assert told["guard"] == "error"
     assert told["encoder_cache"] == 229376

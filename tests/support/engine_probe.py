@@ -1,7 +1,8 @@
 """Ask real engines on tiny checkpoints, one after the other in one process.
 
 Prints one JSON line; runs on the unpatched and on the patched vLLM alike. Run it as
-`python -m tests.support.engine_probe FOLDER [RUN…]`; checkpoints are made in FOLDER.
+`python -m tests.support.engine_probe FOLDER [RUN…]`; checkpoints are made in FOLDER. With
+`--each` a run that fails is told as an `error`, and the next one starts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,7 +110,6 @@ BY_NAME: Mapping[str, Run] = {
 def run(name: str, folder: Path) -> dict[str, Any]:
     """Answers of one engine, its encoder cache in tokens, its `guard`, the seconds it took."""
     from vllm import LLM
-    from vllm.distributed import cleanup_dist_env_and_memory
     from vllm.platforms import current_platform
 
     one, start = BY_NAME[name], time.perf_counter()
@@ -127,9 +128,17 @@ def run(name: str, folder: Path) -> dict[str, Any]:
     }
     llm.llm_engine.engine_core.shutdown()
     del llm
-    cleanup_dist_env_and_memory()
     seconds = round(time.perf_counter() - start, 1)
     return {**told, "seconds": seconds}
+
+
+def each(name: str, folder: Path) -> dict[str, Any]:
+    """The same, or the `error` that it ended with."""
+    try:
+        return run(name, folder)
+    except Exception as error:
+        traceback.print_exc()
+        return {"error": f"{type(error).__name__}: {error}"}
 
 
 def main(arguments: list[str]) -> int:
@@ -137,14 +146,19 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="engine_probe", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("runs", nargs="*", default=list(RUNS), metavar="RUN")
+    parser.add_argument("--each", action="store_true")
     options = parser.parse_args(arguments)
 
     # In this process, where the scheduler can be asked and the next engine starts at once.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     with telling() as tell, inspected_in_this_process():
         import vllm
+        from vllm.distributed import cleanup_dist_env_and_memory
 
-        runs = {name: run(name, options.folder) for name in options.runs}
+        runs = {}
+        for name in options.runs:
+            runs[name] = (each if options.each else run)(name, options.folder)
+            cleanup_dist_env_and_memory()
         tell({"vllm": vllm.__file__, "runs": runs})
     return 0
 
