@@ -11,8 +11,11 @@ from typing import Any
 
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
+from scripts.suites import budget
 
 Step = dict[str, Any]
+_UPSTREAM = 120  # minutes that the step of upstream's suites may take
+_SET_UP = 15  # minutes of an agent that has no cache yet
 _REPORTS = ["build/reports/**/*"]
 # An agent that was lost (-1) or stopped (-10) says nothing about the code; all else does.
 _LOST_AGENT = [{"exit_status": -1, "limit": 2}, {"exit_status": -10, "limit": 2}]
@@ -56,6 +59,7 @@ def settings(env: Mapping[str, str]) -> Settings:
 def generate(layout: Layout, chosen: Settings) -> str:
     """The pipeline for `buildkite-agent pipeline upload`, as JSON, which is YAML as well."""
     steps = _all(chosen)
+    _require_time(chosen)
     soft = soft_fails(layout.root / "ci" / "soft_fail.json", {step["key"] for step in steps})
     for step in steps:
         if step["key"] in soft:
@@ -63,6 +67,17 @@ def generate(layout: Layout, chosen: Settings) -> str:
     if chosen.nightly:
         steps = [_nightly(chosen)]
     return json.dumps({"steps": steps}, indent=1) + "\n"
+
+
+def _require_time(chosen: Settings) -> None:
+    """Raise where an agent's share of upstream's suites is longer than its step may be."""
+    share = budget.MINUTES / chosen.shards + _SET_UP
+    if share > _UPSTREAM:
+        raise OverlayError(
+            f"CI_GPU_SHARDS: {budget.MINUTES:.0f} minutes of upstream's suites on {chosen.shards}"
+            f" agents are {share:.0f} on each with its set-up, and the step has {_UPSTREAM}",
+            hint=f"more agents: CI_GPU_SHARDS={chosen.shards + 1}",
+        )
 
 
 def soft_fails(path: Path, keys: set[str]) -> set[str]:
@@ -146,7 +161,7 @@ def _of(arch: str, chosen: Settings) -> list[Step]:
         f":zap: upstream suites on {arch}, %n",
         _tested("make apply test SUITES=upstream"),
         chosen.gpu_queue,
-        120,
+        _UPSTREAM,
         env=env,
         depends_on=["cpu", build["key"]],
         parallelism=chosen.shards,

@@ -16,7 +16,7 @@ from scripts.core.layout import Layout
 from scripts.environment import build, hub
 from scripts.release import index
 from scripts.release.pin import Pin
-from scripts.suites import baseline, floor, sessions, shards, upstream
+from scripts.suites import baseline, budget, floor, sessions, shards, upstream
 from scripts.suites.baseline import Comparison
 from scripts.suites.upstream import Choice, Wanted
 
@@ -146,7 +146,8 @@ def _upstream(
 ) -> Suite:
     """The pinned release's own tests, unmodified, compared with what they did on base."""
     base = baseline.read(layout, hub.tier(device))
-    choices = shards.share(upstream.choose(layout, pin, device, asked, base), *share)
+    whole = budget.plan(layout, pin, device, asked, base)
+    choices = shards.share(whole, *share)
     return Suite(
         "upstream",
         f"the pinned release's own tests, on {device}",
@@ -154,7 +155,10 @@ def _upstream(
         (),
         layout.clone,
         why_not="" if any(not choice.why_not for choice in choices) else f"none runs on {device}",
-        notes=tuple(upstream.shown(choices, sessions.jobs(device))),
+        notes=(
+            *upstream.shown(choices, sessions.jobs(device)),
+            *([budget.shown(whole, share[1])] if device == "cuda" else []),
+        ),
         choices=tuple(choices),
     )
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from scripts.core.errors import OverlayError
+from scripts.suites.budget import minutes
 from scripts.suites.upstream import Choice
-
-_UNKNOWN = 10.0  # minutes of a suite that has no record
 
 
 def asked(shard: str, env: Mapping[str, str]) -> tuple[int, int]:
@@ -28,9 +27,9 @@ def share(choices: Iterable[Choice], shard: int, count: int) -> list[Choice]:
     given = list(choices)
     runs = [choice for choice in given if not choice.why_not]
     loads, owner = [0.0] * count, {}
-    for choice in sorted(runs, key=lambda c: (-_minutes(c), c.suite.name)):
+    for choice in sorted(runs, key=lambda c: (-minutes(c), c.suite.name)):
         idlest = loads.index(min(loads))
-        loads[idlest] += _minutes(choice)
+        loads[idlest] += minutes(choice)
         owner[choice.suite] = idlest + 1
     elsewhere = {suite: agent for suite, agent in owner.items() if agent != shard}
     return [
@@ -39,7 +38,3 @@ def share(choices: Iterable[Choice], shard: int, count: int) -> list[Choice]:
         else choice
         for choice in given
     ]
-
-
-def _minutes(choice: Choice) -> float:
-    return _UNKNOWN if choice.minutes is None else choice.minutes

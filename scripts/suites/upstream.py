@@ -33,12 +33,14 @@ _MANY = 100  # tests that differ: no matter of chance
 
 @dataclass(frozen=True)
 class Choice:
-    """A suite, and why it runs, or in `why_not` why it stays out. `minutes` as recorded on base."""
+    """A suite, and why it runs, or in `why_not` why it stays out. `minutes` as recorded on base,
+    `limit` by upstream, 0 where it has none."""
 
     suite: Suite
     why: str = ""
     why_not: str = ""
     minutes: float | None = None
+    limit: float = 0.0
 
     @property
     def shown(self) -> str:
@@ -46,7 +48,8 @@ class Choice:
         if self.minutes is not None:
             time = f"{self.minutes:.1f} min"
         else:
-            time = f"at most {self.suite.minutes} min" if self.suite.minutes else "time unknown"
+            limit = self.limit or self.suite.minutes
+            time = f"at most {max(1, limit):.0f} min" if limit else "time unknown"
         return f"run   {self.suite.name}: {self.suite.device}, {time}; {self.why}"
 
 
@@ -124,13 +127,16 @@ def _imports(tree: Path, suite: Suite, packages: str) -> bool:
 
     Upstream's sources are wide: a step of fourteen commands runs for each file of `vllm/utils/`.
     """
+    return any(re.search(packages, f.read_text(encoding="utf-8")) for f in test_files(tree, suite))
+
+
+def test_files(tree: Path, suite: Suite) -> list[Path]:
+    """The test modules that `suite` names, by file or by folder."""
+    found: list[Path] = []
     for word in suite.args:
         path = tree / suite.cwd / word.partition("::")[0]
-        files = sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
-        for file in files:
-            if file.is_file() and re.search(packages, file.read_text(encoding="utf-8")):
-                return True
-    return False
+        found += sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+    return [file for file in found if file.is_file()]
 
 
 def _declared(layout: Layout) -> tuple[list[Suite], set[str], dict[str, str]]:

@@ -14,6 +14,7 @@ from scripts.series import mails
 from scripts.suites import (
     annotation,
     baseline,
+    budget,
     each,
     pipeline,
     record,
@@ -60,7 +61,7 @@ def record_baseline(args: argparse.Namespace, where: Layout) -> None:
     plan = plans.plan(where, release, args.device, args.kernels, args.targets)
     old = baseline.read(where, hub.tier(device))
     wanted = runner.wanted(args.suites)
-    chosen = upstream.choose(where, release, device, wanted, old)
+    chosen = budget.plan(where, release, device, wanted, old)
     for line in upstream.shown(chosen, sessions.jobs(device)):
         print(line)
     with layout.locked(where, "baseline"):

@@ -118,7 +118,8 @@ def test_a_soft_fail_names_a_step_and_its_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("CI_CUDA_ARCHS", "hopper"), ("CI_GPU_SHARDS", "0")]
+    ("variable", "value"),
+    [("CI_CUDA_ARCHS", "hopper"), ("CI_GPU_SHARDS", "0"), ("CI_GPU_SHARDS", "1")],
 )
 def test_a_value_that_does_not_fit_is_named(product: Product, variable: str, value: str) -> None:
     done = product.run("pipeline", **{variable: value})
@@ -126,6 +127,15 @@ def test_a_value_that_does_not_fit_is_named(product: Product, variable: str, val
     assert done.code == 2
     assert variable in done.error
     assert value in done.error
+
+
+def test_a_share_that_its_step_has_no_time_for_is_refused_with_both_numbers(
+    product: Product,
+) -> None:
+    done = product.run("pipeline", CI_GPU_SHARDS="1")
+
+    assert "are 135 on each with its set-up, and the step has 120" in done.error
+    assert done.hint == "more agents: CI_GPU_SHARDS=2"
 
 
 AGENT = """\

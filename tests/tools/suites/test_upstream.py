@@ -155,7 +155,7 @@ def test_an_area_that_cannot_be_read_is_named(layout: Layout) -> None:
 def test_the_plan_names_suite_device_time_and_reason(applied: Product) -> None:
     said = applied.succeed("test", SUITES="list", DEVICE="cpu", KERNELS="source")
     assert (
-        "      run   MINI_MODE=exported tests/sums/test_large.py: cpu-small, at most 20 min;"
+        "      run   MINI_MODE=exported tests/sums/test_large.py: cpu-small, at most 13 min;"
         " the series touches vllm/a.py\n"
     ) in said
     assert "      skip  1 suites of kernels: needs a GPU\n" in said or "of kernels, many" in said
