@@ -75,7 +75,8 @@ def environment(machine: Machine, given: Mapping[str, str], device: str) -> dict
     archs = given.get("TORCH_CUDA_ARCH_LIST") or doctor.architectures(machine)
     if not archs:
         raise OverlayError(
-            "no GPU here tells for which architecture to compile",
+            "no GPU here tells for which architecture to compile"
+            + f": {machine.gpu_trouble}" * bool(machine.gpu_trouble),
             hint="name it: make build KERNELS=source TORCH_CUDA_ARCH_LIST=9.0",
         )
     return env | {"NVCC_THREADS": threads, "TORCH_CUDA_ARCH_LIST": archs}

@@ -84,9 +84,17 @@ def shown(choices: Sequence[Choice], agents: int) -> str:
 
 
 def _changed(files: Iterable[str]) -> re.Pattern[str]:
-    modules = sorted(f[:-3].replace("/", ".") for f in files if re.match(r"vllm/.*\.py$", f))
-    names = [name.removesuffix(".__init__") for name in modules]
-    return re.compile(rf"\b({'|'.join(map(re.escape, names))})\b" if names else r"(?!)")
+    """The changed modules as a test names them: `vllm.a.b`, or `from vllm.a import b`."""
+    names = sorted({name(f) for f in files if re.match(r"vllm/.*\.py$", f)})
+    ways = [re.escape(one) for one in names]
+    for package, _, module in (one.rpartition(".") for one in names):
+        ways.append(rf"from {re.escape(package)} import [^\n]*\b{re.escape(module)}")
+    return re.compile(rf"\b(?:{'|'.join(ways)})\b" if ways else r"(?!)")
+
+
+def name(file: str) -> str:
+    """`vllm/a/b.py` as the module `vllm.a.b`."""
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _weight(tree: Path, choice: Choice, changed: re.Pattern[str]) -> tuple[int, float]:
