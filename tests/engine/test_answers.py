@@ -152,8 +152,8 @@ def test_an_engine_for_long_videos_keeps_room_for_them_and_answers_usual_ones(
 
 def test_an_engine_that_fails_is_told_and_the_next_one_starts(tmp_path: Path) -> None:
     """As `test_on_gpu` starts many in one process."""
-    runs = ("--each", "no such run", "llama")
-    told = Probe.start(LAYOUT.clone, tmp_path, "engine_probe", str(tmp_path), *runs).told()["runs"]
+    arguments = ("--each", str(tmp_path), "no such run", "llama")
+    told = Probe.start(LAYOUT.clone, tmp_path, "engine_probe", *arguments).told()["runs"]
 
     assert told["no such run"] == {"error": "KeyError: 'no such run'"}
     assert told["llama"]["answers"]

@@ -41,7 +41,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Runs]:
         folder = tmp_path_factory.mktemp(f"runner-{runner}")
         runs = (*FAMILIES, *GRAPHS, *(_FIRST_ALONE if runner == 1 else ()))
         env = {**GUARD, "VLLM_USE_V2_MODEL_RUNNER": str(runner - 1)}
-        arguments = (str(folder), "--each", *runs)
+        arguments = ("--each", str(folder), *runs)
         started = Probe.start(LAYOUT.clone, folder, "engine_probe", *arguments, **env)
         found: Runs = started.told()["runs"]
         return found
