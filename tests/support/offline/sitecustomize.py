@@ -10,13 +10,11 @@ import errno
 import ipaddress
 import os
 import socket
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
-_getaddrinfo, _connect, _connect_ex = (
-    socket.getaddrinfo,
-    socket.socket.connect,
-    socket.socket.connect_ex,
-)
+_connect, _connect_ex = socket.socket.connect, socket.socket.connect_ex
 
 
 def _here(host: object) -> bool:
@@ -30,10 +28,14 @@ def _here(host: object) -> bool:
         return False
 
 
-def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as socket has it
-    if not _here(host):
-        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-    return _getaddrinfo(host, *args, **kwargs)
+def _asking(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(resolve)
+    def asked(host: object, *args: object, **kwargs: object) -> Any:  # noqa: ANN401
+        if not _here(host):
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return resolve(host, *args, **kwargs)
+
+    return asked
 
 
 def _reached(connection: socket.socket, address: Any) -> bool:  # noqa: ANN401 - as socket has it
@@ -53,6 +55,7 @@ def connect_ex(self: socket.socket, address: Any) -> int:  # noqa: ANN401
     return _connect_ex(self, address) if _reached(self, address) else errno.ENETUNREACH
 
 
-socket.getaddrinfo = getaddrinfo
+for _name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex"):
+    setattr(socket, _name, _asking(getattr(socket, _name)))
 socket.socket.connect = connect  # type: ignore[method-assign]
 socket.socket.connect_ex = connect_ex  # type: ignore[method-assign]

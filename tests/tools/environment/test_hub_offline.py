@@ -43,6 +43,7 @@ print(json.dumps({
     "address": said(lambda: socket.socket().connect(("8.8.8.8", 443))),
     "code": said(lambda: socket.socket().connect_ex(("8.8.8.8", 443))),
     "ipv6": said(lambda: socket.socket(socket.AF_INET6).connect(("2001:4860:4860::8888", 443))),
+    "by host": said(lambda: socket.gethostbyname("example.com")),
     "bytes": said(lambda: socket.getaddrinfo(b"example.com", 443)),
 }))
 """
@@ -68,6 +69,7 @@ def test_no_process_of_a_test_finds_or_reaches_another_machine(
         "address": no_way,
         "code": str(errno.ENETUNREACH),
         "ipv6": no_way,
+        "by host": no_name,
         "bytes": no_name,
     }
 
