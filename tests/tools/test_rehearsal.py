@@ -14,7 +14,7 @@ import pytest
 
 from scripts.core.errors import CheckFailed, OverlayError
 from scripts.core.layout import Layout
-from scripts.environment import build
+from scripts.environment import plans
 from scripts.release import pin
 from scripts.suites import record
 from scripts.verbs import environment, tests
@@ -51,7 +51,7 @@ def host(applied: Product, monkeypatch: pytest.MonkeyPatch) -> Layout:
     layout = Layout.of(applied.root, None)
     put_python(layout.venv / "bin" / "python", PYTHONPATH=str(layout.clone))
     (layout.clone / "vllm/_C.abi3.so").touch()
-    plan = build.plan(layout, pin.read(layout.pin_file), "cuda", "source")
+    plan = plans.plan(layout, pin.read(layout.pin_file), "cuda", "source")
     assert plan.compile_env["TORCH_CUDA_ARCH_LIST"] == "9.0"
     (layout.venv / "build.stamp").write_text(plan.stamp(layout))
     return layout
