@@ -78,7 +78,7 @@ def token_ids(ids: Ids, tokens: Mapping[str, str]) -> Json:
 
 def _qwen2_5_omni(ids: Ids) -> Json:
     return {
-        "architectures": ["Qwen2_5OmniModel"],
+        "architectures": ["Qwen2_5OmniForConditionalGeneration"],
         "model_type": "qwen2_5_omni",
         "enable_audio_output": False,
         "thinker_config": _thinker(
