@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import options
 from scripts.core.errors import CheckFailed, OverlayError
 from scripts.core.layout import Layout
 from scripts.environment import plans
@@ -58,8 +59,10 @@ def host(applied: Product, monkeypatch: pytest.MonkeyPatch) -> Layout:
 
 
 def asked(**more: object) -> argparse.Namespace:
-    settings = {"device": "cuda", "kernels": "source", "suites": ["upstream"], "shard": ""}
-    return argparse.Namespace(**(settings | {"json": False} | more))
+    """What the variables of an agent give; all else is as the command line has it."""
+    settings = {"device": "cuda", "kernels": "source", "suites": ["upstream"]}
+    rest = {name.replace("-", "_"): "" for name in options.NAMES}
+    return argparse.Namespace(**(rest | settings | more))
 
 
 def test_doctor_finds_the_host_fit(host: Layout, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,9 +80,10 @@ def test_trees_take_turns_and_each_is_measured(layout: Layout, tmp_path: Path) -
 
 
 def test_nothing_is_left_of_the_trees(layout: Layout, tmp_path: Path) -> None:
+    before = {path.name for path in layout.build.iterdir()}
     run(layout, {"one": stub(tmp_path / "order", a="")})
     left = {path.name for path in layout.build.iterdir()}
-    assert left == {"downloads", "pycache", "reports", "tools", "venv", "vllm", ".lock"}
+    assert left - before <= {"pycache", "reports", ".lock"}
 
 
 def test_what_fails_is_named_and_the_others_go_on(layout: Layout, tmp_path: Path) -> None:
