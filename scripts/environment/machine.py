@@ -137,10 +137,10 @@ def _lacks(home: str) -> tuple[str, ...]:
     folder = Path(home)
     if not home or not (folder / "bin" / "nvcc").exists():
         return ()
-    if not (folder / "lib64").is_dir():
-        return ("lib64",)
-    files = [*(f"lib64/lib{name}.so" for name in _LIBRARIES), "lib64/stubs/libcuda.so"]
-    return tuple(name for name in files if not (folder / name).exists())
+    there = "lib64" if (folder / "lib64").is_dir() else "lib"  # which wants a link, `lib64`
+    files = [*(f"lib{name}.so" for name in _LIBRARIES), "stubs/libcuda.so"]
+    lacking = [f"lib64/{name}" for name in files if not (folder / there / name).exists()]
+    return (*(["lib64"] if there == "lib" else []), *lacking)
 
 
 def _newest_compiler(home: str) -> int:

@@ -192,7 +192,8 @@ def test_what_a_toolkit_lacks_is_named(toolkit: Path, name: str) -> None:
 
 def test_a_toolkit_as_the_index_has_it_lacks_lib64(toolkit: Path) -> None:
     (toolkit / "lib64").rename(toolkit / "lib")
-    assert home(toolkit).said == "lacks lib64"
+    (toolkit / "lib/libcufft.so").rename(toolkit / "lib/libcufft.so.12")
+    assert home(toolkit).said == "lacks lib64, lib64/libcufft.so"
 
 
 def test_a_compiler_newer_than_the_toolkit_takes_is_refused(toolkit: Path) -> None:
