@@ -118,6 +118,7 @@ def plan(
         if targets:
             compile_env["TARGETS"] = ",".join(targets.replace(",", " ").split())
     inputs = git.out("ls-tree", "HEAD", "pyproject.toml", *lint.NATIVE)
+    inputs += git.out("diff", "HEAD", "--", *lint.NATIVE)  # what is not committed is compiled, too
     return Plan(chosen, mode, why, wheel, env, compile_env, inputs)
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.core.layout import Layout
+from scripts.environment import plans
+from scripts.release import pin
 from tests.tools import mini
 from tests.tools.product import Product, tree
 
@@ -115,6 +118,22 @@ def test_a_native_file_that_moved_away_forces_source(ready: Product) -> None:
 def test_an_edit_that_is_not_committed_counts(ready: Product) -> None:
     (ready.clone / "csrc/k.cu").write_text("edited\n")
     assert "kernels  source (the series touches csrc/k.cu)" in planned(ready, DEVICE="cpu")
+
+
+def test_an_edit_of_a_native_file_is_compiled_though_it_is_not_committed(ready: Product) -> None:
+    where = Layout.of(ready.root, None)
+
+    def stamp() -> str:
+        return plans.plan(where, pin.read(where.pin_file), "cpu", "source").stamp(where)
+
+    built = stamp()
+    assert stamp() == built
+    (ready.clone / "vllm/m.py").write_text("edited\n")
+    assert stamp() == built
+    for text in ("edited\n", "edited again\n"):
+        (ready.clone / "csrc/k.cu").write_text(text)
+        assert stamp() != built
+        built = stamp()
 
 
 UNCHANGED = "[Kernel] Change\n\nWhy.\n\nKernels: unchanged the wheel has it\nSigned-off-by: a\n"
