@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,14 +73,6 @@ def with_limits(choices: Iterable[Choice], elsewhere: Baseline | None) -> list[C
 def minutes(choice: Choice) -> float:
     """As recorded on base, else the limit, else `UNKNOWN`."""
     return choice.limit or UNKNOWN if choice.minutes is None else choice.minutes
-
-
-def shown(choices: Sequence[Choice], agents: int) -> str:
-    """The last line of a plan: hours in all and on one of `agents`, which share it."""
-    runs = [minutes(choice) for choice in choices if not choice.why_not]
-    whole = sum(runs)
-    share = max([whole / agents, *runs])
-    return f"at most {whole / 60:.1f} hours in all, {share / 60:.1f} on each of {agents} agents"
 
 
 def _changed(files: Iterable[str]) -> re.Pattern[str]:

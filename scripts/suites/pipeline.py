@@ -11,7 +11,10 @@ from typing import Any
 
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
-from scripts.suites import budget
+from scripts.environment import hub
+from scripts.release import pin
+from scripts.suites import baseline, budget, shards, upstream
+from scripts.suites.upstream import Choice
 
 Step = dict[str, Any]
 _UPSTREAM = 120  # minutes that the step of upstream's suites may take
@@ -57,26 +60,39 @@ def settings(env: Mapping[str, str]) -> Settings:
 
 
 def generate(layout: Layout, chosen: Settings) -> str:
-    """The pipeline for `buildkite-agent pipeline upload`, as JSON, which is YAML as well."""
+    """The pipeline for `buildkite-agent pipeline upload`, as JSON, which is YAML as well.
+
+    Raises `OverlayError` where the series is not applied, for then nothing tells how long
+    upstream's suites take, or where an agent's share of them is longer than its step may be.
+    """
     steps = _all(chosen)
-    _require_time(chosen)
     soft = soft_fails(layout.root / "ci" / "soft_fail.json", {step["key"] for step in steps})
     for step in steps:
         if step["key"] in soft:
             step["soft_fail"] = True
     if chosen.nightly:
         steps = [_nightly(chosen)]
+    else:
+        base, wanted = baseline.read(layout, hub.tier("cuda")), upstream.Wanted()
+        plan = budget.plan(layout, pin.read(layout.pin_file), "cuda", wanted, base)
+        _require_time([c for c in plan if not c.why_not], chosen.shards)
     return json.dumps({"steps": steps}, indent=1) + "\n"
 
 
-def _require_time(chosen: Settings) -> None:
-    """Raise where an agent's share of upstream's suites is longer than its step may be."""
-    share = budget.MINUTES / chosen.shards + _SET_UP
-    if share > _UPSTREAM:
+def _require_time(runs: list[Choice], agents: int) -> None:
+    def longest(count: int) -> float:
+        return max(shards.loads(runs, count)) + _SET_UP
+
+    if longest(agents) > _UPSTREAM:
+        enough = next((n for n in range(agents + 1, len(runs) + 1) if longest(n) <= _UPSTREAM), 0)
+        alone = max(runs, key=budget.minutes).suite.name
         raise OverlayError(
-            f"CI_GPU_SHARDS: {budget.MINUTES:.0f} minutes of upstream's suites on {chosen.shards}"
-            f" agents are {share:.0f} on each with its set-up, and the step has {_UPSTREAM}",
-            hint=f"more agents: CI_GPU_SHARDS={chosen.shards + 1}",
+            f"CI_GPU_SHARDS: {sum(shards.loads(runs, 1)):.0f} minutes of upstream's suites on"
+            f" {agents} agents are {longest(agents):.0f} on one of them, {_SET_UP} of these for its"
+            f" set-up, and the step has {_UPSTREAM}",
+            hint=f"more agents: CI_GPU_SHARDS={enough}"
+            if enough
+            else f'alone too long, so "leave" it in tests/upstream/suites.json: {alone}',
         )
 
 

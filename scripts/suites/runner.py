@@ -157,7 +157,7 @@ def _upstream(
         why_not="" if any(not choice.why_not for choice in choices) else f"none runs on {device}",
         notes=(
             *upstream.shown(choices, sessions.jobs(device)),
-            *([budget.shown(whole, share[1])] if device == "cuda" else []),
+            *([shards.shown(whole, share[1])] if device == "cuda" else []),
         ),
         choices=tuple(choices),
     )

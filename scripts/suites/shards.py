@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from scripts.core.errors import OverlayError
@@ -22,19 +22,34 @@ def asked(shard: str, env: Mapping[str, str]) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def share(choices: Iterable[Choice], shard: int, count: int) -> list[Choice]:
-    """Every choice; those that run on another agent say so. Longest first, to the idlest agent."""
-    given = list(choices)
-    runs = [choice for choice in given if not choice.why_not]
-    loads, owner = [0.0] * count, {}
-    for choice in sorted(runs, key=lambda c: (-minutes(c), c.suite.name)):
-        idlest = loads.index(min(loads))
-        loads[idlest] += minutes(choice)
-        owner[choice.suite] = idlest + 1
-    elsewhere = {suite: agent for suite, agent in owner.items() if agent != shard}
+def share(choices: Sequence[Choice], shard: int, count: int) -> list[Choice]:
+    """Every choice; those that run on another agent say so."""
+    agents = _spread(choices, count)
+    owner = {choice.suite: n for n, its in enumerate(agents, 1) for choice in its if n != shard}
     return [
-        replace(choice, why_not=f"runs on agent {elsewhere[choice.suite]} of {count}")
-        if choice.suite in elsewhere
+        replace(choice, why_not=f"runs on agent {owner[choice.suite]} of {count}")
+        if choice.suite in owner
         else choice
-        for choice in given
+        for choice in choices
     ]
+
+
+def loads(choices: Iterable[Choice], count: int) -> list[float]:
+    """Minutes of each of `count` agents."""
+    return [sum(map(minutes, its)) for its in _spread(choices, count)]
+
+
+def shown(choices: Sequence[Choice], count: int) -> str:
+    """The last line of a plan: hours in all, and on the agent that has most of them."""
+    each = loads(choices, count)
+    most = f"{max(each) / 60:.1f} on one of {count} agents"
+    return f"at most {sum(each) / 60:.1f} hours in all, {most}"
+
+
+def _spread(choices: Iterable[Choice], count: int) -> list[list[Choice]]:
+    """What runs, an agent at a time: longest first, to the idlest."""
+    agents: list[list[Choice]] = [[] for _ in range(count)]
+    runs = [choice for choice in choices if not choice.why_not]
+    for choice in sorted(runs, key=lambda c: (-minutes(c), c.suite.name)):
+        min(agents, key=lambda its: sum(map(minutes, its))).append(choice)
+    return agents

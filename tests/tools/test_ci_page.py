@@ -31,10 +31,10 @@ def names(text: str) -> list[str]:
     return re.findall(r"`([A-Z][A-Z0-9_]+)(?:=\S+)?`", text)
 
 
-def test_each_step_is_there_as_the_page_says(product: Product) -> None:
+def test_each_step_is_there_as_the_page_says(applied: Product) -> None:
     queues = ("CI_CPU_QUEUE", "CI_GPU_QUEUE", "CI_TWO_GPU_QUEUE")
     env = {queue: queue for queue in queues}
-    made = [json.loads(product.succeed("pipeline", **env, CI_NIGHTLY=n)) for n in ("", "1")]
+    made = [json.loads(applied.succeed("pipeline", **env, CI_NIGHTLY=n)) for n in ("", "1")]
     steps = [step for one in made for step in one["steps"]]
     rows = {row[0].strip("`"): [cell.strip("`") for cell in row[1:]] for row in
             table(PAGE, "The steps")}  # fmt: skip

@@ -58,15 +58,15 @@ def host(applied: Product, monkeypatch: pytest.MonkeyPatch) -> Layout:
     return layout
 
 
-def asked(**more: object) -> argparse.Namespace:
-    """What the variables of an agent give; all else is as the command line has it."""
-    settings = {"device": "cuda", "kernels": "source", "suites": ["upstream"]}
-    rest = {name.replace("-", "_"): "" for name in options.NAMES}
-    return argparse.Namespace(**(rest | settings | more))
+# What the variables of an agent give; all else is as the command line has it.
+ASKED = argparse.Namespace(
+    **{name.replace("-", "_"): "" for name in options.NAMES}
+    | {"device": "cuda", "kernels": "source", "suites": ["upstream"]}
+)
 
 
 def test_doctor_finds_the_host_fit(host: Layout, capsys: pytest.CaptureFixture[str]) -> None:
-    environment.examine(asked(), host)
+    environment.examine(ASKED, host)
     assert re.search(r"ok +GPU 0 +NVIDIA H100 80GB HBM3, sm_90", capsys.readouterr().out)
 
 
@@ -74,9 +74,9 @@ def test_a_run_ends_with_what_the_series_broke_and_nothing_else(
     host: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(CheckFailed, match="failed: upstream"):
-        tests.test(asked(), host)
+        tests.test(ASKED, host)
     said = capsys.readouterr().out
-    assert re.search(r"at most 0\.\d hours in all, 0\.\d on each of 1 agents", said)
+    assert re.search(r"at most 0\.\d hours in all, 0\.\d on one of 1 agents", said)
     assert "test_small.py::test_two: passed on base; now" in said
     assert "asked of the unpatched tree: " in said
     assert "test_hub" not in said.partition("FAILED")[2]
@@ -94,7 +94,7 @@ def test_the_agents_of_a_build_share_it(host: Layout, monkeypatch: pytest.Monkey
         monkeypatch.setenv("BUILDKITE_PARALLEL_JOB", job)
         monkeypatch.setenv("BUILDKITE_PARALLEL_JOB_COUNT", "2")
         try:
-            tests.test(asked(), host)
+            tests.test(ASKED, host)
         except CheckFailed:
             note = (host.reports / "annotation.md").read_text()
             assert f"SHARD={int(job) + 1}/2" in note
@@ -109,9 +109,9 @@ def test_a_driver_that_fails_stops_it_before_anything_runs(
 ) -> None:
     command(host.root.parent / "bin", "nvidia-smi", BROKEN)
     with pytest.raises(OverlayError, match="architecture to compile: NVIDIA-SMI has failed"):
-        tests.test(asked(), host)
+        tests.test(ASKED, host)
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
     with pytest.raises(OverlayError, match="not fit: GPU") as raised:
-        tests.test(asked(), host)
+        tests.test(ASKED, host)
     assert "mend the driver" in raised.value.hint
     assert not host.reports.exists()

@@ -65,9 +65,3 @@ def test_for_want_of_a_limit_the_minutes_on_another_tier_count() -> None:
     base = Baseline("cpu", "v1", {}, {"lora": Recorded(180, frozenset(), frozenset())})
     known, unknown = budget.with_limits([choice("lora", 0), choice("kernels", 0)], base)
     assert (budget.minutes(known), budget.minutes(unknown)) == (3, budget.UNKNOWN)
-
-
-def test_a_plan_ends_with_hours_in_all_and_for_each_agent() -> None:
-    choices = budget.with_limits([choice("multimodal", 90), choice("lora", 30)], None)
-    assert budget.shown(choices, 1) == "at most 2.0 hours in all, 2.0 on each of 1 agents"
-    assert budget.shown(choices, 4) == "at most 2.0 hours in all, 1.5 on each of 4 agents"

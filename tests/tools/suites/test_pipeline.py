@@ -43,11 +43,14 @@ def test_the_bootstrap_step_is_valid_and_uploads_what_the_verb_prints() -> None:
 
     _validate(bootstrap)
     (step,) = bootstrap["steps"]
-    assert step["command"] == "python3 -m scripts pipeline | buildkite-agent pipeline upload"
+    assert (
+        step["command"]
+        == "make apply >&2 && python3 -m scripts pipeline | buildkite-agent pipeline upload"
+    )
 
 
-def test_each_step_waits_for_what_it_needs(product: Product) -> None:
-    steps = _generated(product)
+def test_each_step_waits_for_what_it_needs(applied: Product) -> None:
+    steps = _generated(applied)
 
     assert list(steps) == ["lint", "series", "cpu", "build-9-0", "gpu-9-0", "upstream-9-0"]
     assert steps["series"]["depends_on"] == "lint"
@@ -57,9 +60,9 @@ def test_each_step_waits_for_what_it_needs(product: Product) -> None:
         assert steps[key]["depends_on"] == ["cpu", "build-9-0"]
 
 
-def test_a_team_names_its_agents_architectures_and_shards(product: Product) -> None:
+def test_a_team_names_its_agents_architectures_and_shards(applied: Product) -> None:
     env = {"CI_CPU_QUEUE": "small", "CI_GPU_QUEUE": "h200", "CI_TWO_GPU_QUEUE": "h200x2"}
-    steps = _generated(product, CI_CUDA_ARCHS="8.0 9.0a", CI_GPU_SHARDS="7", **env)
+    steps = _generated(applied, CI_CUDA_ARCHS="8.0 9.0a", CI_GPU_SHARDS="7", **env)
 
     queues = {key: step["agents"]["queue"] for key, step in steps.items()}
     assert {queues[key] for key in ("lint", "series", "cpu")} == {"small"}
@@ -70,8 +73,8 @@ def test_a_team_names_its_agents_architectures_and_shards(product: Product) -> N
         assert steps[f"upstream-{name}"]["env"]["TORCH_CUDA_ARCH_LIST"] == arch
 
 
-def test_only_a_lost_agent_is_tried_again_and_every_step_ends(product: Product) -> None:
-    for step in _generated(product, CI_TWO_GPU_QUEUE="two").values():
+def test_only_a_lost_agent_is_tried_again_and_every_step_ends(applied: Product) -> None:
+    for step in _generated(applied, CI_TWO_GPU_QUEUE="two").values():
         assert step["retry"]["automatic"] == [
             {"exit_status": -1, "limit": 2},
             {"exit_status": -10, "limit": 2},
@@ -80,19 +83,19 @@ def test_only_a_lost_agent_is_tried_again_and_every_step_ends(product: Product) 
         assert step["artifact_paths"] == ["build/reports/**/*"]
 
 
-def test_one_build_an_architecture_at_a_time(product: Product) -> None:
-    build = _generated(product)["build-9-0"]
+def test_one_build_an_architecture_at_a_time(applied: Product) -> None:
+    build = _generated(applied)["build-9-0"]
 
     assert build["concurrency"] == 1
     assert build["concurrency_group"] == "$BUILDKITE_PIPELINE_SLUG/build/9-0"
 
 
-def test_every_command_is_one_that_this_repository_has(product: Product) -> None:
+def test_every_command_is_one_that_this_repository_has(applied: Product) -> None:
     targets = (REPO / "Makefile").read_text()
     verbs = subprocess.run(
         [sys.executable, "-m", "scripts", "--help"], cwd=REPO, capture_output=True, text=True
     ).stdout
-    steps = _generated(product) | _generated(product, CI_NIGHTLY="1")
+    steps = _generated(applied) | _generated(applied, CI_NIGHTLY="1")
     for step in steps.values():
         for line in re.split(r"&&|\|\|?|;|\n", step["command"]):
             words = line.split() or [""]
@@ -119,7 +122,7 @@ def test_a_soft_fail_names_a_step_and_its_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("CI_CUDA_ARCHS", "hopper"), ("CI_GPU_SHARDS", "0"), ("CI_GPU_SHARDS", "1")],
+    [("CI_CUDA_ARCHS", "hopper"), ("CI_GPU_SHARDS", "0")],
 )
 def test_a_value_that_does_not_fit_is_named(product: Product, variable: str, value: str) -> None:
     done = product.run("pipeline", **{variable: value})
@@ -129,13 +132,32 @@ def test_a_value_that_does_not_fit_is_named(product: Product, variable: str, val
     assert value in done.error
 
 
+@pytest.mark.parametrize(
+    ("limit", "said", "hint"),
+    [
+        (
+            300,
+            "110 minutes of upstream's suites on 1 agents are 125",
+            "more agents: CI_GPU_SHARDS=2",
+        ),
+        (330, "120 minutes of upstream's suites on 1 agents are 135", "alone too long, so"),
+    ],
+)
 def test_a_share_that_its_step_has_no_time_for_is_refused_with_both_numbers(
-    product: Product,
+    applied: Product, limit: int, said: str, hint: str
 ) -> None:
-    done = product.run("pipeline", CI_GPU_SHARDS="1")
+    area = applied.clone / ".buildkite/test_areas/mini.yaml"
+    area.write_text(area.read_text().replace("minutes: 20", f"minutes: {limit}"))
+    done = applied.run("pipeline", CI_GPU_SHARDS="1")
 
-    assert "are 135 on each with its set-up, and the step has 120" in done.error
-    assert done.hint == "more agents: CI_GPU_SHARDS=2"
+    assert f"{said} on one of them" in done.error
+    assert "the step has 120" in done.error
+    assert done.hint.startswith(hint)
+
+
+def test_a_pipeline_of_a_series_that_is_not_applied_asks_for_it(product: Product) -> None:
+    assert product.run("pipeline").hint == "make apply"
+    assert product.run("pipeline", CI_NIGHTLY="1").code == 0
 
 
 AGENT = """\
@@ -188,14 +210,14 @@ def test_a_nightly_build_reminds_of_a_release_that_the_pin_is_behind_and_of_no_o
     assert night() == (1, ""), "a night without an index is no reminder, but a failure"
 
 
-def test_a_failed_suite_is_shown_and_fails_its_step(product: Product) -> None:
-    step = _generated(product)["cpu"]
-    path = product.root / "build" / "reports" / "annotation.md"
+def test_a_failed_suite_is_shown_and_fails_its_step(applied: Product) -> None:
+    step = _generated(applied)["cpu"]
+    path = applied.root / "build" / "reports" / "annotation.md"
 
     def ran(code: int, said: str) -> tuple[int, str]:
         mini.write(path.parent, {path.name: said.encode()})
         command = step["command"].replace("make apply test DEVICE=cpu", f"(exit {code})")
-        return _on_an_agent(product, {"command": command})
+        return _on_an_agent(applied, {"command": command})
 
     assert ran(0, "") == (0, "")
     assert ran(1, "") == (1, "")

@@ -38,6 +38,12 @@ def test_the_agents_end_at_about_the_same_time() -> None:
     assert [_mine(shard, 2) for shard in (1, 2)] == [{"a", "d"}, {"b", "c"}]
 
 
+def test_a_plan_ends_with_hours_in_all_and_on_the_agent_that_has_most() -> None:
+    assert shards.shown(CHOICES, 1) == "at most 1.2 hours in all, 1.2 on one of 1 agents"
+    assert shards.shown(CHOICES, 2) == "at most 1.2 hours in all, 0.7 on one of 2 agents"
+    assert shards.shown(CHOICES, 9) == "at most 1.2 hours in all, 0.5 on one of 9 agents"
+
+
 def test_what_runs_elsewhere_says_where() -> None:
     told = {c.suite.step: c.why_not for c in shards.share(CHOICES, 1, 2)}
 
