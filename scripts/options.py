@@ -55,6 +55,7 @@ _OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
     ("transformers", "", str, "test"),
     ("bench", "", _words, "bench"),
     ("rounds", "3", int, "bench"),
+    ("against", "", _words, "bench"),
     ("record", "0", _switch, "bench prove"),
 )
 NAMES = tuple(option for option, *_ in _OPTIONS)

@@ -4,14 +4,54 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.bench import measures, rounds, samples
-from scripts.bench.measures import FIGURES, HEADLINES, Headline
+from scripts.bench.measures import ALL, FIGURES
 from scripts.bench.page import amount, compared
 from scripts.bench.samples import Run
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A row of the README: what it says, and the figure that it shows."""
+
+    text: str
+    measurement: str
+    case: str
+    figure: str
+
+
+HEADLINES = (
+    Headline("renderer warmup, time", "warmup", "stock", "warmup_seconds"),
+    Headline("renderer warmup, peak memory", "warmup", "stock", "warmup_peak_bytes"),
+    Headline("engine start to first token", "start", "stock", "first_token_seconds"),
+    Headline(
+        "engine start to first token, long videos", "start", "long video", "first_token_seconds"
+    ),
+    Headline(
+        "encoder budget reserved, of what long videos need",
+        "start", "long video", "reserved_over_wanted",
+    ),
+    Headline(
+        "waits for the device, a request with 16 images, sum over all families",
+        "copies", f"{ALL}, many images", "syncs",
+    ),
+    Headline(
+        "bytes that these requests copy from pageable memory",
+        "copies", f"{ALL}, many images", "h2d_pageable_bytes",
+    ),
+    Headline(
+        "broadcast a turn, window of 25 images", "window", "25 images", "broadcast_bytes"
+    ),
+    Headline(
+        "CPU of the engine process that turn", "window", "25 images", "engine_cpu_seconds"
+    ),
+    Headline("requests with an image a second", "processing", "image", "throughput"),
+)  # fmt: skip
 
 BEGIN, END = "<!-- figures: make bench RECORD=1 -->\n", "<!-- end of figures -->\n"
 
@@ -42,14 +82,19 @@ def record(layout: Layout) -> list[Path]:
 
 def replaced(readme: str, run: Run) -> str:
     """The README with the figures of `run` between its two marks."""
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
+    return between(readme, BEGIN, END, table(run))
+
+
+def between(readme: str, begin: str, end: str, text: str) -> str:
+    """The README with `text` between two marks."""
+    before, found, rest = readme.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
         raise OverlayError(
             "README.md has no place for figures",
-            hint=f"put these two lines there: {BEGIN.strip()} {END.strip()}",
+            hint=f"put these two lines there: {begin.strip()} {end.strip()}",
         )
-    return f"{before}{begin}{table(run)}{end}{after}"
+    return f"{before}{begin}{text}{end}{after}"
 
 
 def table(run: Run, headlines: Sequence[Headline] = HEADLINES) -> str:
@@ -68,9 +113,14 @@ def table(run: Run, headlines: Sequence[Headline] = HEADLINES) -> str:
             compared(base, patched),
         )
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"`make bench`, {made_on(run)}.", ""])
+
+
+def made_on(run: Run) -> str:
+    """When and where a run was made, and of what."""
     dates = sorted(one.date for one in run.measured.values())
     made = run.made_with
     days = " to ".join(dict.fromkeys((dates[0], dates[-1])))
     things = ("processor", "cores", "memory", "device", "base", "patched")
     where = ", ".join(f"{made[name]} cores" if name == "cores" else made[name] for name in things)
-    return "\n".join([*lines, "", f"`make bench`, {days}: {where}.", ""])
+    return f"{days}: {where}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Told = Mapping[str, Any]
@@ -43,6 +43,8 @@ FIGURES: Mapping[str, Figure] = {
     "options": Figure("its options where it has none, read and settled", "s"),
     "throughput": Figure("requests in one call", "/s", less_is_better=False),
     "verb_seconds": Figure("time", "s"),
+    "wrong": Figure("another answer than the right one, or none"),
+    "warmup_steps": Figure("prefill steps that its largest item takes"),
 }
 
 
@@ -67,6 +69,20 @@ class Measurement:
     """What the plot has one panel for: each figure, or each kind of case ("family, kind")."""
     device: str = ""
     """The one that it needs, if any."""
+    said: Callable[[Sequence[Told]], Mapping[str, str]] = lambda _told: {}
+    """What a probe says in words, by row."""
+
+    def against(self, tags: Sequence[str]) -> Measurement:
+        """With these releases as contenders, if base is one; asked as the patched tree is."""
+        if "base" not in self.contenders or not tags:
+            return self
+        cases = {
+            case: {**given, **dict.fromkeys(tags, given["patched"])}
+            if isinstance(given, Mapping)
+            else given
+            for case, given in self.cases.items()
+        }
+        return replace(self, cases=cases, contenders={**self.contenders, **{t: t for t in tags}})
 
     def contends(self, case: str, contender: str) -> bool:
         given = self.cases[case]
@@ -106,7 +122,8 @@ _AUDITED = ("h2d_copies", "h2d_bytes", "h2d_pageable_bytes", "syncs")
 def _copies(_case: str, told: Sequence[Told]) -> Iterator[Row]:
     """Encoder and position ids of one request, in the first runner; at last of all families."""
     total: dict[str, dict[str, float]] = {}
-    for report in told:
+    asked = [report for report in told if "why_not" not in report]
+    for report in asked:
         kinds: dict[str, dict[str, float]] = {}
         for run in report["runs"]:
             if run["step"] in ("runner v1", "positions"):
@@ -117,8 +134,17 @@ def _copies(_case: str, told: Sequence[Told]) -> Iterator[Row]:
             yield f"{report['family']}, {kind}", figures
             so_far = total.setdefault(kind, dict.fromkeys(_AUDITED, 0))
             so_far.update((name, so_far[name] + value) for name, value in figures.items())
-    for kind, figures in total.items():
+    for kind, figures in total.items() if len(asked) == len(told) else ():
         yield f"{ALL}, {kind}", figures
+
+
+def families(told: Sequence[Told]) -> Mapping[str, str]:
+    """Those that a release cannot be asked about."""
+    return {
+        report["family"]: f"not measured: {report['why_not']}"
+        for report in told
+        if "why_not" in report
+    }
 
 
 def _moved(_case: str, told: Sequence[Told]) -> Iterator[Row]:
@@ -209,6 +235,7 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         _copies,
         once=True,
         panels="kind",
+        said=families,
     ),
     "device": Measurement(
         "Host to device, on the GPU",
@@ -258,42 +285,3 @@ MEASUREMENTS: Mapping[str, Measurement] = {
 def on(device: str) -> dict[str, Measurement]:
     """The measurements that can be made on `device`, by name."""
     return {name: one for name, one in MEASUREMENTS.items() if one.device in ("", device)}
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A row of the README: what it says, and the figure that it shows."""
-
-    text: str
-    measurement: str
-    case: str
-    figure: str
-
-
-HEADLINES = (
-    Headline("renderer warmup, time", "warmup", "stock", "warmup_seconds"),
-    Headline("renderer warmup, peak memory", "warmup", "stock", "warmup_peak_bytes"),
-    Headline("engine start to first token", "start", "stock", "first_token_seconds"),
-    Headline(
-        "engine start to first token, long videos", "start", "long video", "first_token_seconds"
-    ),
-    Headline(
-        "encoder budget reserved, of what long videos need",
-        "start", "long video", "reserved_over_wanted",
-    ),
-    Headline(
-        "waits for the device, a request with 16 images, sum over all families",
-        "copies", f"{ALL}, many images", "syncs",
-    ),
-    Headline(
-        "bytes that these requests copy from pageable memory",
-        "copies", f"{ALL}, many images", "h2d_pageable_bytes",
-    ),
-    Headline(
-        "broadcast a turn, window of 25 images", "window", "25 images", "broadcast_bytes"
-    ),
-    Headline(
-        "CPU of the engine process that turn", "window", "25 images", "engine_cpu_seconds"
-    ),
-    Headline("requests with an image a second", "processing", "image", "throughput"),
-)  # fmt: skip

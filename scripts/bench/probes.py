@@ -11,7 +11,7 @@ from typing import Any
 
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
-from scripts.environment import worktree
+from scripts.environment import later, worktree
 
 _SERVER = "tests.support.forked"
 _LOADED = ("transformers", "vllm.config")  # what takes long and nobody measures
@@ -30,8 +30,12 @@ class NotHere(Exception):
 class Probes:
     """One process a tree, started with the first probe that asks for it."""
 
-    def __init__(self, layout: Layout, device: str, commits: Mapping[str, str]) -> None:
+    def __init__(
+        self, layout: Layout, device: str, commits: Mapping[str, str],
+        releases: Mapping[str, Layout],
+    ) -> None:  # fmt: skip
         self._layout, self._device, self._commits = layout, device, commits
+        self.releases = releases
         self._trees: dict[str, Path] = {}
         self._servers: dict[str, subprocess.Popen[str]] = {}
 
@@ -46,21 +50,28 @@ class Probes:
         if status:
             text = log.read_text(errors="replace") if log.is_file() else ""
             said = [line.strip() for line in text.splitlines() if line.strip()]
-            raise ProbeFailed(said[-1] if said else f"it ended with {status} and said nothing")
+            lacks = later.lacks(self.releases[commit]) if commit in self.releases else ""
+            last = said[-1] if said else f"it ended with {status} and said nothing"
+            raise ProbeFailed(f"{lacks}: {last}" if lacks else last)
         told = [json.loads(line) for line in out.read_text().splitlines()]
-        if told and "why_not" in told[0]:
-            raise NotHere(told[0]["why_not"])
+        lacking = [one["why_not"] for one in told if "why_not" in one]
+        if lacking and len(lacking) == len(told):
+            raise NotHere(lacking[0])
+        if lacking and commit not in self.releases:
+            raise ProbeFailed(lacking[0])
         return told
 
     def _server(self, name: str) -> subprocess.Popen[str]:
         if name not in self._servers:
-            tree = self._tree(name)
+            release = self.releases.get(name)
+            tree = release.clone if release else self._tree(name)
             logs = self._layout.reports / "bench"
             logs.mkdir(parents=True, exist_ok=True)
             env = worktree.environment(self._layout, tree, self._device)
             # What vLLM keeps of each model is for one tree: two that share it look anew each time.
             env["VLLM_CACHE_ROOT"] = str(logs / f"cache-{name.replace(' ', '-')}")
-            command = [str(self._layout.venv / "bin" / "python"), "-P", "-m", _SERVER, *_LOADED]
+            python = (release or self._layout).venv / "bin" / "python"
+            command = [str(python), "-P", "-m", _SERVER, *_LOADED]
             log = logs / f"{name.replace(' ', '-')}.log"
             with log.open("wb") as errors:
                 server = self._servers[name] = subprocess.Popen(
@@ -115,9 +126,13 @@ class Probes:
 
 
 @contextmanager
-def started(layout: Layout, device: str, commits: Mapping[str, str]) -> Iterator[Probes]:
-    """Probes on these trees: name → commit, empty for the work clone as it is."""
-    probes = Probes(layout, device, commits)
+def started(
+    layout: Layout, device: str, commits: Mapping[str, str], releases: Mapping[str, Layout]
+) -> Iterator[Probes]:
+    """Probes on these trees: name → commit, empty for the work clone as it is; and on later
+    releases, which are in environments of their own.
+    """
+    probes = Probes(layout, device, commits, releases)
     try:
         yield probes
     finally:

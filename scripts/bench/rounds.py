@@ -39,7 +39,9 @@ def chosen(known: Mapping[str, Measurement], names: Sequence[str]) -> dict[str, 
     return {name: one for name, one in known.items() if not names or name in names}
 
 
-def made_with(layout: Layout, pin: Pin, device: str) -> dict[str, str]:
+def made_with(
+    layout: Layout, pin: Pin, device: str, releases: Sequence[str] = ()
+) -> dict[str, str]:
     """What two runs must share for their figures to stand in one report."""
     git, here = Git(layout.clone), machine.look(layout, machine.here())
     gpus = ", ".join(gpu.name for gpu in here.gpus)
@@ -51,6 +53,7 @@ def made_with(layout: Layout, pin: Pin, device: str) -> dict[str, str]:
         "processor": _processor(),
         "cores": str(here.cores),
         "memory": f"{here.memory / 2**30:.0f} GiB",
+        **({"against": ", ".join(releases)} if releases else {}),
     }
 
 
@@ -81,9 +84,13 @@ def run(
     *,
     rounds: int,
     say: Say,
+    releases: Mapping[str, Layout] | None = None,
 ) -> Iterator[Run]:
-    """Measure what is `wanted`; yields `last` with each measurement in it as it ends."""
-    with probes.started(layout, device, commits) as started:
+    """Measure what is `wanted`; yields `last` with each measurement in it as it ends.
+
+    `releases` are later ones by tag, in environments of their own.
+    """
+    with probes.started(layout, device, commits, releases or {}) as started:
         for name, one in wanted.items():
             last = last.with_one(name, _measure(layout, started, name, one, rounds, say))
             yield last
@@ -95,6 +102,7 @@ def _measure(
     values: _Values = {}
     failed: dict[str, str] = {}
     absent: dict[str, str] = {}
+    said: dict[str, str] = {}
     logs = layout.reports / "bench"
     rounds = 1 if one.once else rounds
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=layout.build) as scratch:
@@ -106,14 +114,15 @@ def _measure(
                 say(f"{name}, round {turn + 1} of {rounds}: {what}")
                 log = logs / f"{re.sub('[^a-z0-9]+', '-', f'{name} {what}')}.log"
                 try:
-                    _sample(started, one, case, contender, Path(scratch), log, values)
+                    _sample(started, one, case, contender, Path(scratch), log, values, said)
                 except (ProbeFailed, ValueError) as error:
-                    failed[what] = str(error)
+                    # What a later release has not, or has by another name, is no fault of ours.
+                    (absent if contender in started.releases else failed)[what] = str(error)
                     say(f"  failed: {error}")
                 except NotHere as error:
                     absent[what] = str(error)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return Measured(today, rounds, values, failed, absent)
+    return Measured(today, rounds, values, failed, absent, said)
 
 
 def _order(one: Measurement, turn: int) -> Iterator[tuple[str, str]]:
@@ -127,14 +136,15 @@ def _order(one: Measurement, turn: int) -> Iterator[tuple[str, str]]:
 
 def _sample(
     started: Probes, one: Measurement, case: str, contender: str, scratch: Path, log: Path,
-    values: _Values,
+    values: _Values, said: dict[str, str],
 ) -> None:  # fmt: skip
-    """Run the probe once and add what it told to `values`."""
+    """Run the probe once and add what it told to `values`, its words to `said`."""
     tree = one.contenders[contender]
     # Verbs on the series keep what they work on; an engine makes its checkpoint anew.
     folder = scratch / tree
     arguments = [word.format(folder=folder) for word in one.arguments(case, contender)]
     told = started.ask(tree, one.probe, arguments, log)
+    said |= {f"{row}, {contender}": text for row, text in one.said(told).items()}
     for row, figures in one.read(case, told):
         for figure, value in figures.items():
             values.setdefault(row, {}).setdefault(figure, {}).setdefault(contender, []).append(

@@ -25,6 +25,8 @@ class Measured:
     values: Values
     failed: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    said: Mapping[str, str] = field(default_factory=dict)
+    """What a contender said in words; keys are as those of `failed`: row, contender."""
 
     def spread(self, case: str, figure: str, contender: str) -> Spread | None:
         found = self.values.get(case, {}).get(figure, {}).get(contender)

@@ -5,28 +5,20 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.carry import threeway
-from scripts.core import tools
 from scripts.core.errors import OverlayError
 from scripts.core.git import Git
 from scripts.core.layout import Layout
-from scripts.environment import build, plans
+from scripts.environment import build, later
 from scripts.release.pin import Pin
 from scripts.series.mails import Patch
 
 Say = Callable[[str], None]
-# Of upstream's lock: what the index may not have under that name, and the test plugins, which are
-# current with us (ci/cpu.in).
-_NOT_UPSTREAMS = re.compile(
-    r"(?:pytest.*|pluggy|iniconfig|hypothesis|buildkite.*|urllib3|certifi|requests|triton"
-    r"|cuda-bindings|cuda-pathfinder)=="
-)
 # What a test finds. Any other error may be the release's, or the test's, whose names are the pin's.
 _FINDS = re.compile(r"AssertionError|assert |Failed: ")
 # What says that a name is not there.
@@ -62,19 +54,6 @@ class Ran:
         return sum(bool(message) for _, message in self.cases)
 
 
-def root(layout: Layout, folder: Path) -> Layout:
-    """A root of its own for another release in `folder`: same downloads, tools and reports."""
-    there = Layout(folder, folder / "build" / "vllm", adopted=False)
-    there.build.mkdir()
-    layout.downloads.mkdir(parents=True, exist_ok=True)
-    layout.reports.mkdir(parents=True, exist_ok=True)
-    for name in ("downloads", "tools", "reports"):
-        (there.build / name).symlink_to(layout.build / name)
-    (folder / "ci").mkdir()
-    (folder / "ci" / "tools.txt").symlink_to(layout.root / "ci" / "tools.txt")
-    return there
-
-
 def lend_pinned(layout: Layout, pin: Pin, there: Layout) -> None:
     """Have the old release's tag in the new one's tree: regression tests compare with it."""
     git = Git(there.clone)
@@ -85,16 +64,19 @@ def lend_pinned(layout: Layout, pin: Pin, there: Layout) -> None:
 
 
 def test(
-    layout: Layout, there: Layout, new: Pin, patches: tuple[Patch, ...], *, say: Say
+    layout: Layout, pin: Pin, new: Pin, patches: Collection[Patch], *, say: Say
 ) -> dict[str, Outcome]:
-    """Patch name → how its regression tests end on the tree in `there`, which is not patched.
+    """Patch name → how its regression tests end on the release `new`, which is not patched.
 
     Where no environment for the release can be had, every outcome says what is missing.
     """
     modules = sorted({path for patch in patches for path in patch.values("Regression-Test")
                       if (layout.root / path).is_file()})  # fmt: skip
     try:
-        environment(layout, there, new, say)
+        there = later.install(layout, new, say=say)
+        if lack := later.lacks(there):
+            raise OverlayError(lack)
+        lend_pinned(layout, pin, there)
         say(f"regression tests on the bare {new.tag}, in {layout.shown(layout.reports)}/bare.log …")
         ran = run(layout, there, modules)
     except OverlayError as error:
@@ -102,34 +84,6 @@ def test(
         return {patch.name: Outcome(said) for patch in patches}
     ours = {name for patch in patches for name in _ADDS.findall(patch.raw.decode(errors="replace"))}
     return {patch.name: outcome(patch, new, ran, ours) for patch in patches}
-
-
-def environment(layout: Layout, there: Layout, new: Pin, say: Say) -> None:
-    """Make `build/venv` of `there` for its tree, with the versions that the release tests with."""
-    plan = plans.plan(there, new, "cpu", "cpu")
-    uv = str(tools.ensure(layout).with_name("uv"))
-    pinned = (layout.root / "ci" / "cpu.in").read_text()
-    names = re.findall(r"^([\w-]+)==", pinned, re.MULTILINE)
-    requirements = there.clone / "requirements"
-    lines = [f"-r {requirements / 'common.txt'}", f"-r {layout.root / 'ci' / 'tests.in'}", *names]
-    (there.root / "ci" / "cpu.in").write_text("\n".join(lines) + "\n")
-    limits = there.root / "ci" / "upstream.txt"
-    lock = (requirements / "test" / "cpu.txt").read_text()
-    limits.write_text("".join(
-        f"{re.sub(r'[+](cpu|cu[0-9]+)$', '', line)}\n" for line in lock.split("\n")
-        if re.match(r"[\w.-]+==", line) and not _NOT_UPSTREAMS.match(line)
-    ))  # fmt: skip
-    say(f"versions that {new.tag} tests with …")
-    command = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate",
-               "--python", sys.executable, "--constraints", str(limits),
-               str(there.root / "ci" / "cpu.in"), "-o", str(plan.lock(there))]  # fmt: skip
-    done = subprocess.run(
-        command, env=tools.uv_environment(there), cwd=layout.root, capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        said = " ".join(done.stderr.split())
-        raise OverlayError(f"no set of packages fits {new.tag}: {said[:300]}")
-    build.build(there, new, plan, say=say)
 
 
 def run(layout: Layout, there: Layout, modules: list[str]) -> dict[str, Ran]:
@@ -200,14 +154,16 @@ def outcome(patch: Patch, new: Pin, ran: Mapping[str, Ran], ours: Collection[str
         said += f", where a module is left after {_ENOUGH} failures"
     needed = [case for case in failed if _FINDS.match(case[1])]
     lacks = [case for case in failed if (m := _LACKS.match(case[1])) and m[1] in ours]
-    errors = [case for case in failed if case not in needed and case not in lacks]
-    parts = (
-        ("ours is still needed for", needed),
-        (f"asks for a name that ours has and {new.tag} has not", lacks),
-        (f"an error of {new.tag}, or of a test that does not fit it", errors),
-        ("a module that says nothing, or not all", broke),
-    )
-    return Outcome("\n".join([said, *(title + _listed(found) for title, found in parts if found)]))
+    unfit = len(failed) - len(needed)
+    lines = [said]
+    if needed:
+        lines.append(f"ours is still needed for{_listed(needed)}")
+    if unfit:
+        names = f", {len(lacks)} for a name that ours adds" if lacks else ""
+        lines.append(f"{unfit} end in an error of {new.tag}, or do not fit it{names}: see bare.log")
+    if broke:
+        lines.append(f"a module that says nothing, or not all{_listed(broke)}")
+    return Outcome("\n".join(lines))
 
 
 def _listed(found: list[tuple[str, str]]) -> str:

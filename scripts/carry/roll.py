@@ -14,6 +14,7 @@ from scripts.carry.threeway import Item, Row
 from scripts.core.errors import OverlayError
 from scripts.core.git import Git, GitError
 from scripts.core.layout import SCRATCH, Layout, write_whole
+from scripts.environment import later
 from scripts.release import lookup, source
 from scripts.release import pin as pins
 from scripts.release.pin import Pin
@@ -76,25 +77,29 @@ def roll(
     new: Pin,
     patches: tuple[Patch, ...],
     wish: lookup.Wish,
+    asked: Mapping[str, bare.Outcome],
     *,
     dry_run: bool,
     say: Say,
 ) -> Rolled:
     """Carry the series onto `new`. All is moved, or nothing: a conflict is for a person (`kept`).
 
-    With `dry_run` it only reports.
+    `asked` is what probes say of a patch, by its name; of others their regression tests do. With
+    `dry_run` it only reports.
     """
     _refuse(layout, pin, new, patches, wish, dry_run=dry_run)
     place = layout.kept / f"roll-{new.tag}"
     if place.exists() and not dry_run:
         return _finish(layout, pin, new, patches, place)
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=layout.build) as folder:
-        there = bare.root(layout, Path(folder))
+        there = Layout(Path(folder), Path(folder) / "build" / "vllm", adopted=False)
+        later.root(layout, there)
         say(f"{new.project} {new.tag} from {wish.kind} …")
         source.fetch(there, new, wish.kind, wish.url)
         _refuse_other_commit(there, new)
         bare.lend_pinned(layout, pin, there)
-        tested = bare.test(layout, there, new, patches, say=say)
+        unasked = [patch for patch in patches if patch.name not in asked]
+        tested = {**asked, **bare.test(layout, pin, new, unasked, say=say)}
         known, claimed = history.in_release(there, pin, new, patches, wish)
         words = {patch.name: _Words(known.get(patch.name, ""), claimed.get(patch.name, ""),
                                     tested[patch.name]) for patch in patches}  # fmt: skip

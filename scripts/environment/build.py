@@ -28,7 +28,7 @@ def build(layout: Layout, pin: Pin, plan: Plan, *, say: Say) -> bool:
     whole = (layout.venv / "bin" / "python").exists()
     whose = None if plan.compile_env else plan.wheel
     archive = layout.downloads / whose.file if whose else None
-    if fresh and whole and kernels.present(layout, archive):
+    if fresh and whole and (plan.kernels == plans.NONE or kernels.present(layout, archive)):
         run_env = dict(os.environ) | run_environment(layout, plan.device)
         loading.what_waited(layout, plan.device, run_env, say)
         return False
@@ -99,7 +99,8 @@ def _recheck(layout: Layout, plan: Plan, before: str, say: Say) -> None:
     if done.returncode != 0 or found != wanted:
         said = done.stderr.strip().splitlines()[-1:] or [f"found {found}, not {wanted}"]
         raise OverlayError(f"the installed vLLM is not the patched tree: {said[0]}")
-    loading.all_kernels(layout, plan.device, env, say)
+    if plan.kernels != plans.NONE:
+        loading.all_kernels(layout, plan.device, env, say)
 
 
 def require_own_tree(layout: Layout) -> None:

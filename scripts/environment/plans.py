@@ -21,6 +21,8 @@ from scripts.release.pin import Artefact, Pin
 from scripts.series import lint
 
 DEVICES = ("cpu", "cuda")
+NONE = "none"
+"""The kernels of a release without a wheel, of which only what needs none is asked."""
 
 
 def device(asked: str) -> str:
@@ -101,7 +103,7 @@ def plan(
             f"TARGETS is a part of KERNELS=source, and the kernels are {mode} ({why})",
             hint=f"make build KERNELS=source TARGETS={shlex.quote(targets)}",
         )
-    wheel = pin.wheel(chosen) if targets or mode != "source" else None
+    wheel = pin.wheel(chosen) if targets or mode not in ("source", NONE) else None
     compile_env = {}
     if wheel and chosen == "cuda":
         # By file: upstream's own look-up falls back to a moving nightly wheel.
@@ -142,8 +144,8 @@ def prebuilt(device: str) -> str:
 
 
 def _mode(device: str, asked: str, changed: list[str]) -> tuple[str, str]:
-    if asked == "source":
-        return "source", "as asked"
+    if asked in ("source", NONE):
+        return asked, "as asked"
     if changed:
         if asked == "auto":
             return "source", f"the series touches {changed[0]}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from scripts.bench import headline, measures, page, rounds, samples
+from scripts.bench import behaviour, headline, measures, page, rounds, samples, upgrade
 from scripts.core import layout
-from scripts.core.errors import CheckFailed
+from scripts.core.errors import CheckFailed, OverlayError
 from scripts.core.layout import Layout
-from scripts.environment import build, plans
+from scripts.environment import build, later, plans
 from scripts.proof import prove, verdicts
 from scripts.release import pin
 from scripts.series import mails
@@ -17,18 +17,33 @@ from scripts.verbs import say
 
 def measure(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
-    wanted = rounds.chosen(measures.on(plans.device(args.device)), args.bench)
+    device, tags = plans.device(args.device), sorted(args.against)
+    if tags and device != "cpu":
+        raise OverlayError("AGAINST compares on the CPU", hint="make bench DEVICE=cpu AGAINST=…")
+    known = {
+        name: one.against(tags)
+        for name, one in (behaviour.on(device) if tags else measures.on(device)).items()
+    }
+    wanted = rounds.chosen(known, args.bench)
     with layout.locked(where, "bench"):
         plan = plans.plan(where, release, args.device, args.kernels, args.targets)
         build.build(where, release, plan, say=say)
-        run = rounds.kept(where, rounds.made_with(where, release, plan.device))
+        releases = {tag: later.have(where, release, tag, say=say) for tag in tags}
+        run = rounds.kept(where, rounds.made_with(where, release, plan.device, tags))
         trees = rounds.trees(where, release)
-        for new in rounds.run(where, plan.device, trees, wanted, run, rounds=args.rounds, say=say):
+        for new in rounds.run(
+            where, plan.device, trees, wanted, run, rounds=args.rounds, say=say, releases=releases
+        ):
             samples.write(rounds.path(where), run := new)
-        written = [page.write(where, measures.MEASUREMENTS, run)]
-        written += headline.record(where) if args.record else []
+        written = [page.write(where, known, run)]
+        if tags:
+            written += [upgrade.write(where, run, tags)]
+        if args.record:
+            written += upgrade.record(where, run, tags) if tags else headline.record(where)
     for name, one in wanted.items():
         print("\n".join(page.lines(one, run.measured[name])))
+    if tags:
+        print("\n".join(upgrade.lines(run, tags)))
     for path in written:
         print(f"written  {where.shown(path)}")
     failed = rounds.failures(run)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from scripts.bench import headline, measures, page, probes, rounds, samples, scale
-from scripts.bench.measures import FIGURES, HEADLINES, MEASUREMENTS, Measurement, Row, Told
+from scripts.bench.headline import HEADLINES
+from scripts.bench.measures import FIGURES, MEASUREMENTS, Measurement, Row, Told
 from scripts.bench.samples import Measured, Run, Spread
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
@@ -124,7 +125,7 @@ def test_a_bench_that_is_stopped_leaves_no_probe_running(layout: Layout, tmp_pat
         "    open(arguments[0], 'w').write(str(os.getpid()))\n    signal.pause()\n"
     )
     note = tmp_path / "note"
-    with probes.started(layout, "cpu", {"patched": ""}) as found, ThreadPoolExecutor() as pool:
+    with probes.started(layout, "cpu", {"patched": ""}, {}) as found, ThreadPoolExecutor() as pool:
         asked = pool.submit(found.ask, "patched", "tests.support.stub", [str(note)], tmp_path / "l")
         while not (note.is_file() and note.read_text()):
             assert not asked.done()
