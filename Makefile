@@ -1,5 +1,5 @@
 # One line a target; what it does is in scripts/. Settings are environment or make variables:
-# SOURCE GIT_URL VLLM_DIR RESOLVE CHECK DIST DEVICE KERNELS TARGETS DRY_RUN SUITES TRANSFORMERS HUB BENCH ROUNDS RECORD EACH FORK
+# SOURCE GIT_URL VLLM_DIR RESOLVE CHECK DIST DEVICE KERNELS TARGETS DRY_RUN SUITES TRANSFORMERS HUB BENCH ROUNDS AGAINST RECORD EACH FORK
 # ONTO BRANCH PATCHES TAG SHA256 COMMIT (see README.md).
 PYTHON ?= python3
 RUN = @$(PYTHON) -m scripts
@@ -33,7 +33,7 @@ fetch: ## get the pinned source, nothing else
 	$(RUN) fetch
 verify: ## prove the source's hash, compare the sources at hand
 	$(RUN) verify
-bench: ## measure base against patched, in build/reports/bench.html (BENCH=part)
+bench: ## measure base against patched, in build/reports/bench.html (BENCH=part AGAINST=v0.32.0)
 	$(RUN) bench
 prove: ## take each hunk away: does a test notice (PATCHES=1,3-4)
 	$(RUN) prove

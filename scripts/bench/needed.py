@@ -23,7 +23,7 @@ from scripts.series.mails import Patch
 State = Literal["needed", "needed in part", "not needed", "not measured"]
 _SHOWN = 3  # rows of a patch; all are in the file
 # Regression test of a patch → measurement, figure, and what its rows begin with.
-_PROBES: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+PROBES: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "test_ernie_graph_fallback": (("graphs", "wrong", "ernie45_vl"),),
     "test_gemma3_graph_fallback": (("graphs", "wrong", "gemma3"),),
     "test_host_tensors_staged": (("copies", "h2d_pageable_bytes", ""),),
@@ -98,7 +98,7 @@ def ask(
 def judged(run: Run, patch: Patch, tag: str) -> Need | None:
     """None where no probe asks about the patch."""
     tests = {PurePath(test).stem for test in patch.values("Regression-Test")}
-    probes = [probe for test in sorted(tests) for probe in _PROBES.get(test, ())]
+    probes = [probe for test in sorted(tests) for probe in PROBES.get(test, ())]
     rows = tuple(row for probe in probes for row in _rows(run, tag, *probe))
     asked = [row.still for row in rows if row.still is not None]
     if not rows:
@@ -155,11 +155,11 @@ def _measured(layout: Layout, pin: Pin, new: Pin, say: Say) -> Run:
             layout, "cpu", trees, wanted, run, rounds=1, say=say, releases={new.tag: there}
         ):
             samples.write(path, run := now)
-        whole = _joined(whole, run)
+        whole = joined(whole, run)
     return whole
 
 
-def _joined(whole: Run, run: Run) -> Run:
+def joined(whole: Run, run: Run) -> Run:
     """Both runs, of different contenders, in one."""
     for name, one in run.measured.items():
         before = whole.measured.get(name)

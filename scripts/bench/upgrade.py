@@ -82,7 +82,7 @@ def _over_all(run: Run, row: Headline, contender: str) -> float | None:
     values = [
         figures[row.figure]
         for case, figures in measured.values.items()
-        if case.endswith(kind) and not case.startswith(ALL)
+        if row.figure in figures and case.endswith(kind) and not case.startswith(ALL)
     ]
     most = max((len(by) for by in values), default=0)
     shared = [by for by in values if len(by) == most]
