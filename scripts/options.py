@@ -52,6 +52,8 @@ _OPTIONS: tuple[tuple[str, str, _Kind, str], ...] = (
     ("each", "0", _switch, "check"),
     ("suites", "", _words, "test baseline"),
     ("shard", "", str, "test"),
+    ("only", "", str, "test"),
+    ("changed", "", str, "test"),
     ("transformers", "", str, "test"),
     ("bench", "", _words, "bench"),
     ("rounds", "3", int, "bench"),

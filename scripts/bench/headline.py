@@ -13,6 +13,7 @@ from scripts.bench.page import amount, compared
 from scripts.bench.samples import Run
 from scripts.core.errors import OverlayError
 from scripts.core.layout import Layout
+from scripts.series.mails import Patch
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,31 @@ def between(readme: str, begin: str, end: str, text: str) -> str:
             hint=f"put these two lines there: {begin.strip()} {end.strip()}",
         )
     return f"{before}{begin}{text}{end}{after}"
+
+
+_ABOUT = {
+    "warmup": ("test_warmup_budget.py", "test_warmup_item_sizes.py"),
+    "start": ("test_warmup_budget.py", "test_warmup_item_sizes.py"),
+    "copies": ("test_metadata_on_cpu.py",),
+    "window": ("test_prefix_covered_items.py",),
+}
+"""Measurement → the test modules of the patches that it shows."""
+
+
+def by_patch(layout: Layout, patches: Sequence[Patch]) -> dict[str, list[str]]:
+    """Name of a patch → the recorded headlines that show it: `what: base → patched`."""
+    run = samples.read(recorded(layout))
+    found: dict[str, list[str]] = {}
+    for row in HEADLINES if run else ():
+        about = {f"tests/regression/{module}" for module in _ABOUT.get(row.measurement, ())}
+        measured = run.measured.get(row.measurement) if run else None
+        spreads = [measured.spread(row.case, row.figure, of) if measured else None
+                   for of in ("base", "patched")]  # fmt: skip
+        shown = [amount(one.median, FIGURES[row.figure].unit) for one in spreads if one]
+        for patch in patches if len(shown) == len(spreads) else ():
+            if about & {*patch.values("Regression-Test")}:
+                found.setdefault(patch.name, []).append(f"{row.text}: {' → '.join(shown)}")
+    return found
 
 
 def table(run: Run, headlines: Sequence[Headline] = HEADLINES) -> str:

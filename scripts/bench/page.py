@@ -57,9 +57,7 @@ def _judged(first: Spread, other: Spread, figure: Figure) -> str:
 
 def write(layout: Layout, known: Mapping[str, Measurement], run: Run) -> Path:
     """Write `build/reports/bench.html`, which needs no other file, and return its path."""
-    path = layout.reports / "bench.html"
-    path.write_text(html(layout, known, run), encoding="utf-8")
-    return path
+    return markup.put(layout.reports, "bench.html", html(layout, known, run))
 
 
 def lines(one: Measurement, found: Measured) -> list[str]:
@@ -108,7 +106,7 @@ def _measurement(layout: Layout, name: str, one: Measurement, found: Measured) -
         yield f'<p class="note">Not measured: {escape(what)}: {escape(why)}</p>'
     if found.values:
         for panels in _plots(one, found):
-            yield plots.dots(layout, panels, list(one.contenders))
+            yield markup.wide(plots.dots(layout, panels, list(one.contenders)))
         rows = list(_rows(one, found))
         table = markup.table(_head(one), rows)
         folded = f"<details><summary>Table of {len(rows)} rows</summary>{table}</details>"
@@ -190,7 +188,7 @@ def _scale(layout: Layout, run: Run) -> Iterator[str]:
          "measured points"),
         [_constants(name, model) for name, model in models.items()],
     )  # fmt: skip
-    yield plots.curves(layout, list(_curves(models)))
+    yield markup.wide(plots.curves(layout, list(_curves(models))))
     yield (
         '<p class="note">Points in the first two plots are measured, at 1, 5 and 25 images; beyond'
         " these the lines are extrapolated. Points in the last are simulated, turn by turn. Workers"

@@ -8,7 +8,7 @@ import ast
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -68,6 +68,22 @@ def cuts(
     return found
 
 
+def keys(patches: Iterable[Patch], below: str) -> dict[str, Patch]:
+    """Key of each hunk that `cuts` finds → its patch, by the patches alone."""
+    seen: Counter[str] = Counter()
+    found: dict[str, Patch] = {}
+    for patch in patches:
+        for diff in patch.diffs:
+            if diff.path.startswith(f"{below}/") and not diff.binary:
+                found |= {_numbered(_key(diff.path, hunk), seen): patch for hunk in diff.hunks}
+    return found
+
+
+def _numbered(name: str, seen: Counter[str]) -> str:
+    seen[name] += 1
+    return name if seen[name] == 1 else f"{name}-{seen[name]}"
+
+
 def _of_file(
     git: Git, texts: Mapping[str, bytes], trees: tuple[str, str, str], patch: Patch,
     diff: FileDiff, seen: Counter[str],
@@ -84,9 +100,7 @@ def _of_file(
             if merged is not None and merged != whole:
                 commit, text, there = trees[2], merged, whole
         first, last = _changed(there, text or b"")
-        name = _key(diff.path, hunk)
-        seen[name] += 1
-        key = name if seen[name] == 1 else f"{name}-{seen[name]}"
+        key = _numbered(_key(diff.path, hunk), seen)
         around = functions(there, first, last) if diff.path.endswith(".py") else ()
         yield Cut(key, patch, diff.path, first, commit, there, text, around)
 

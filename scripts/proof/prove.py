@@ -13,7 +13,7 @@ from pathlib import Path
 from scripts.core.errors import OverlayError
 from scripts.core.git import Git
 from scripts.core.layout import Layout
-from scripts.proof import hunks, verdicts
+from scripts.proof import hunks, page, verdicts
 from scripts.proof.hunks import Cut
 from scripts.proof.imports import Imports
 from scripts.proof.memory import Memory, Recorded
@@ -36,13 +36,14 @@ _APART = "vllm.v1.worker.cpu"  # its import replaces functions of torch
 
 @dataclass(frozen=True)
 class Proof:
-    """A table of the hunks that were asked for, what fails the proof, a line each, and the file
-    that tells of every hunk.
+    """A table of the hunks that were asked for, what fails the proof, a line each, and the files
+    that tell of every hunk, for programs and for people.
     """
 
     table: list[str]
     findings: list[str]
     report: Path
+    page: Path
 
 
 def prove(
@@ -72,7 +73,8 @@ def prove(
     if record:
         witnesses.write(found, keys)
     report = verdicts.write(layout, found, reasons, findings)
-    return Proof(verdicts.table(found, reasons), findings, report)
+    shown = page.write(layout, found, reasons, findings)
+    return Proof(verdicts.table(found, reasons), findings, report, shown)
 
 
 class _Run:

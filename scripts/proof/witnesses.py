@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core.layout import Layout, write_whole
+from scripts.proof import verdicts
 from scripts.proof.hunks import Cut
 from scripts.proof.memory import Recorded
 from scripts.proof.verdicts import TESTS, Verdict
+from scripts.series.mails import Patch
 
 _HEAD = "# a hunk under vllm/, the test that notices that it is gone; by make prove RECORD=1\n"
 _LONGEST = 120.0  # seconds; where only a longer test notices, a quicker one is wanted
@@ -31,6 +33,14 @@ class Witnesses:
 
     def _keep(self, key: str, test: str) -> None:
         self._of.setdefault(key.partition("#")[0], {})[key] = test
+
+    def __contains__(self, key: str) -> bool:
+        """Whether a test is known to notice that the hunk of this key is gone."""
+        return key in self._of.get(key.partition("#")[0], {})
+
+    def of_file(self, path: str) -> list[str]:
+        """Those of all hunks of a file."""
+        return sorted({*self._of.get(path, {}).values()})
 
     def saw(self, found: Verdict) -> None:
         """Ask this test for other hunks of the file, too."""
@@ -55,6 +65,22 @@ class Witnesses:
                  if key in tests]  # fmt: skip
         write_whole(self._path, "".join([_HEAD, *lines]))
         return self._path
+
+
+def proven(layout: Layout, keys: Mapping[str, Patch]) -> dict[str, str]:
+    """Name of a patch → how many of its hunks have a test that notices, as recorded last.
+
+    `keys` are those of all hunks, see `hunks.keys`.
+    """
+    known, excused = Witnesses(layout), verdicts.excuses(layout)
+    found: dict[str, Counter[str]] = {}
+    for key, patch in keys.items():
+        how = "noticed" if key in known else "excused" if key in excused else "new"
+        found.setdefault(patch.name, Counter()).update(("all", how))
+    return {
+        name: f"{n['noticed']} of {n['all']}" + f", {n['excused']} excused" * bool(n["excused"])
+        for name, n in found.items()
+    }
 
 
 def may_notice(cut: Cut, records: Iterable[Recorded]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -160,17 +160,20 @@ class Comparison:
     asked: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def findings(self) -> list[str]:
-        """A line for each difference that must not be."""
-        said = (
+    def differing(self) -> Iterator[tuple[str, str, str]]:
+        """Each difference that must not be: the test, how it differs, the reason."""
+        for tests, what in (
             (self.broken, "passed on base; now"),
             (self.failing, "fails, and is no known failure;"),
-            (self.stale, "passes now: take it out of the known failures"),
-        )
+            (self.stale, "passes now: take it out of the known failures;"),
+        ):
+            yield from ((test, what, why) for test, why in tests.items())
+
+    @property
+    def findings(self) -> list[str]:
+        """A line for each of them."""
         return [
-            f"{test}: {what} {first_line(why)}".rstrip("; ")
-            for tests, what in said
-            for test, why in tests.items()
+            f"{test}: {what} {first_line(why)}".rstrip("; ") for test, what, why in self.differing
         ]
 
 

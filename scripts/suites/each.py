@@ -21,6 +21,7 @@ from scripts.series import mails, stack
 from scripts.series.mails import Patch
 from scripts.suites import runner
 from scripts.suites.runner import Result, Suite
+from scripts.suites.watched import Note
 
 Say = Callable[[str], None]
 # As upstream runs its type check on a commit, tools/pre_commit/mypy.py.
@@ -38,6 +39,7 @@ def replay(
     style: Path,
     device: str,
     say: Say,
+    note: Note,
 ) -> list[Result]:
     """One result a check of each patch whose name is in `asked`.
 
@@ -59,7 +61,7 @@ def replay(
         for patch, commit in wanted:
             tree.raw("checkout", "--quiet", "--detach", commit)
             checks = _checks(layout, tree, style, patch)
-            results += runner.run(layout, checks, device=device, say=say)
+            results += runner.run(layout, checks, device=device, say=say, note=note)
     return results
 
 

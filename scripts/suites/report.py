@@ -1,142 +1,143 @@
-"""One HTML page of a test run: what ran, what differs from base, what stayed out, and why."""
+"""The page of a test run: what each patch has to show, what failed, the rest folded away."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
 from scripts.core import markup
 from scripts.core.layout import Layout
+from scripts.core.markup import code, table, text
 from scripts.environment import hub
 from scripts.release.pin import Pin
-from scripts.suites import baseline, record
-from scripts.suites.baseline import Baseline, Comparison, first_line
+from scripts.series.mails import Patch
+from scripts.suites import against, baseline, cases, concern
+from scripts.suites.cases import Case
 from scripts.suites.runner import Result, Suite
-from scripts.suites.upstream import Choice
+from scripts.suites.watched import clock
 
-_ON_BOTH = "asked now: fails on the unpatched tree, too"
-_DIFFERENCES = (
-    ("broken", "Passed on base, does not pass now"),
-    ("failing", "Fails, and is no known failure"),
-    ("stale", "Known failures that pass now: take them out of the list"),
-    ("gained", "Passes now, did not on base"),
-    ("unsteady", "Passed only when it was run again"),
-)
+_SLOWEST = 15
+_SHOWN = 50  # failures with their traceback; the rest are a list
+_MESSAGE = 2000  # letters of one
 
 
-def write(
-    layout: Layout, pin: Pin, device: str, chosen: list[Suite], results: list[Result]
-) -> Path:
+@dataclass(frozen=True)
+class Run:
+    """What ran, and what is known of each patch beside: name of it → hunks, → figures."""
+
+    device: str
+    chosen: Sequence[Suite]
+    results: Sequence[Result]
+    patches: Sequence[Patch]
+    hunks: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> list[Case]:
+        return [case for result in self.results for case in result.failures]
+
+
+def write(layout: Layout, pin: Pin, run: Run) -> Path:
     """Write `build/reports/index.html`, which needs no other file, and return its path."""
-    parts = [_overview(chosen, results)]
-    parts += [_findings(result) for result in results if result.findings]
-    for suite in chosen:
-        found = next((r.comparison for r in results if r.name == suite.name and r.comparison), None)
+    parts = [f"<p>{_sentence(run)}</p>", _patches(run), *_failures(layout, run), *_suites(run)]
+    for suite in run.chosen:
+        found = next((r.comparison for r in run.results if r.name == suite.name), None)
         if found:
-            base = baseline.read(layout, hub.tier(device))
-            parts += [*_comparison(found, base), _shares(found), *_plan(suite.choices)]
-            parts.append(_environment(layout, base))
-    title = f"{pin.project} {pin.tag} with the series, on {hub.tier(device)}"
-    path = layout.reports / "index.html"
-    path.write_text(markup.document(title, parts), encoding="utf-8")
-    return path
+            base = baseline.read(layout, hub.tier(run.device))
+            parts += against.parts(layout, found, base, suite.choices)
+    title = f"{pin.project} {pin.tag} with {len(run.patches)} patches, on {hub.tier(run.device)}"
+    return markup.put(layout.reports, "index.html", markup.document(title, parts))
 
 
-def _overview(chosen: list[Suite], results: list[Result]) -> str:
-    ended = {result.name: result for result in results}
+def _sentence(run: Run) -> str:
+    tests = sum(len(result.cases) for result in run.results)
+    took = clock(sum(result.seconds for result in run.results))
+    names = [result.name for result in run.results if not result.passed]
+    if not names:
+        return f'<b class="ok">Everything passed</b>: {tests:,} tests in {took}.'
+    count = len(run.failures)
+    said = f"{count} failure{'s' * (count != 1)} in {', '.join(names)}"
+    return f'<b class="bad">{escape(said)}</b>, of {tests:,} tests in {took}.'
+
+
+def _patches(run: Run) -> str:
+    own = [case for r in run.results if r.comparison is None for case in r.cases]
+    theirs = [case for r in run.results if r.comparison for case in r.cases]
+    choices = [c for suite in run.chosen for c in suite.choices if not c.why_not]
     rows = []
-    for suite in chosen:
+    for patch in run.patches:
+        suites = [c.suite for c in choices if patch in concern.of_suite(c.suite, run.patches)]
+        rows.append((
+            f"<b>{patch.name[:4]}</b> {text(_title(patch))}",
+            _share(_of(own, patch), run.failures) or "-",
+            ", ".join(filter(None, [f"{len(suites)} suites" * bool(suites),
+                                    _share(_of(theirs, patch), run.failures)])) or "-",
+            text(run.hunks.get(patch.name, "-")),
+            "<br>".join(map(text, run.figures.get(patch.name, ()))) or "-",
+        ))  # fmt: skip
+    return table(("patch", "its tests", "upstream's", "hunks proven", "figures"), rows)
+
+
+def _title(patch: Patch) -> str:
+    """Its subject without the tags."""
+    return re.sub(r"^(\[[^\]]*\]\s*)+", "", patch.subject)
+
+
+def _of(tests: Sequence[Case], patch: Patch) -> list[Case]:
+    return [case for case in tests if patch.name[:4] in case.patch.split(", ")]
+
+
+def _share(tests: Sequence[Case], failures: Sequence[Case]) -> str:
+    """Failures are what the run calls so: of upstream's tests some are known to fail."""
+    if not tests:
+        return ""
+    names = {case.test for case in failures}
+    failed = sum(case.test in names for case in tests)
+    if failed:
+        return f'<a class="bad" href="#failures">{failed} of {len(tests):,} fail</a>'
+    return f'<span class="ok">{len(tests):,} tests as they should</span>'
+
+
+def _failures(layout: Layout, run: Run) -> Iterator[str]:
+    failures = run.failures
+    if not failures:
+        return
+    yield f'<h2 id="failures">Failures: {len(failures)}</h2>'
+    for case in failures[:_SHOWN]:
+        log = os.path.relpath(case.log, layout.reports)
+        of = f"<p>Of patch {escape(case.patch)}.</p>" if case.patch[:1].isdigit() else ""
+        trace = f"<pre>{escape(case.trace)}</pre>" if case.trace else ""
+        yield (
+            f'<section class="bad"><h3>{code(case.test)}</h3>{of}'
+            f'<p class="said">{text(case.message[:_MESSAGE])}</p>{trace}'
+            f"<p>{code(case.again)}</p>"
+            f'<p><a href="{escape(log)}">{text(log)}</a></p></section>'
+        )
+    if failures[_SHOWN:]:
+        rows = [(code(case.test), text(case.first_line)) for case in failures[_SHOWN:]]
+        yield markup.folded(f"And {len(rows)} more", table(("test", "it said"), rows))
+
+
+def _suites(run: Run) -> Iterator[str]:
+    ended = {result.name: result for result in run.results}
+    rows = []
+    for suite in run.chosen:
         result = ended.get(suite.name)
         if result is None:
-            state, said = "skipped", suite.why_not
-        else:
-            kind, word = ("ok", "passed") if result.passed else ("bad", "failed")
-            state, said = f'<b class="{kind}">{word}</b>', result.summary
-        rows.append((escape(suite.name), state, escape(said)))
-    return markup.table(("suite", "result", ""), rows)
-
-
-def _findings(result: Result) -> str:
-    items = "".join(f"<li><code>{escape(line)}</code></li>" for line in result.findings)
-    return f"<h2>Findings of {escape(result.name)}</h2><ul>{items}</ul>"
-
-
-def _tests(title: str, tests: Mapping[str, str]) -> str:
-    rows = [(f"<code>{escape(t)}</code>", escape(first_line(why))) for t, why in tests.items()]
-    opened = f"<details><summary>{escape(title)}: {len(tests)}</summary>"
-    return f"{opened}{markup.table(('test', 'what pytest said'), rows)}</details>"
-
-
-def _comparison(found: Comparison, base: Baseline | None) -> list[str]:
-    parts = ["<h2>Against base</h2>"]
-    if base is None:
-        parts.append('<p class="note">No baseline is recorded for this machine: make baseline.</p>')
-    if found.asked:
-        parts.append(_asked(found.asked))
-    differences = [
-        _tests(title, getattr(found, kind)) for kind, title in _DIFFERENCES if getattr(found, kind)
-    ]
-    parts += differences or ["<p>No difference.</p>"]
-    known = base.known if base else {}
-    lacking: dict[str, dict[str, str]] = {}
-    for test, why in found.known.items():
-        lacking.setdefault(known.get(test, _ON_BOTH), {})[test] = why
-    if lacking:
-        parts.append("<h2>Known failures, by what they lack</h2>")
-        parts += [_tests(what, tests) for what, tests in sorted(lacking.items())]
-    return parts
-
-
-def _asked(asked: Mapping[str, str]) -> str:
-    rows = [(f"<code>{escape(name)}</code>", escape(what)) for name, what in sorted(asked.items())]
-    opened = (
-        f"<details><summary>Asked of the unpatched tree, for want of a record: {len(rows)} suites;"
-        " make baseline takes what it said</summary>"
-    )
-    return f"{opened}{markup.table(('suite', 'asked'), rows)}</details>"
-
-
-def _shares(found: Comparison) -> str:
-    """What passes, in tests: a line a suite, and all of them."""
-    named = sorted((f"<code>{escape(name)}</code>", share) for name, share in found.shares.items())
-    rows = [
-        (name, escape(share.shown))
-        for name, share in [*named, ("all", baseline.total(found.shares.values()))]
-    ]
-    return f"<h2>How much passes</h2>{markup.table(('suite', ''), rows)}"
-
-
-def _plan(choices: Iterable[Choice]) -> list[str]:
-    runs = [
-        (
-            f"<code>{escape(c.suite.name)}</code>",
-            escape(c.suite.step),
-            escape(c.suite.device),
-            "" if c.minutes is None else f"{c.minutes:.1f}",
-            escape(c.why),
-        )
-        for c in choices
-        if not c.why_not
-    ]
-    why_not = Counter((c.why_not, c.suite.step) for c in choices if c.why_not)
-    skips = [(escape(w), escape(step), str(n)) for (w, step), n in sorted(why_not.items())]
-    return [
-        "<h2>Upstream's suites that ran</h2>",
-        markup.table(("suite", "step", "device", "#", "why"), runs),
-        '<p class="note">Numbers are minutes of test time as recorded on base.</p>',
-        "<details><summary>Upstream's suites that did not run</summary>",
-        markup.table(("why not", "step", "#"), skips),
-        "</details>",
-    ]
-
-
-def _environment(layout: Layout, base: Baseline | None) -> str:
-    here = record.environment(layout)
-    then = base.environment if base else {}
-    rows = [
-        (escape(name), escape(version), escape(then.get(name, "-")))
-        for name, version in sorted(here.items())
-    ]
-    return f"<h2>Environment</h2>{markup.table(('what', 'here', 'baseline'), rows)}"
+            rows.append((text(suite.name), "left out", text(suite.why_not), "", ""))
+            continue
+        kind, word = ("ok", "passed") if result.passed else ("bad", "failed")
+        log = f"{suite.name}.xml"
+        rows.append((
+            text(suite.name), f'<b class="{kind}">{word}</b>', text(result.summary),
+            clock(result.seconds), f'<a href="{log}">JUnit</a>',
+        ))  # fmt: skip
+    yield "<h2>Suites</h2>" + table(("suite", "result", "", "# took", "file"), rows)
+    slow = cases.slowest([case for r in run.results for case in r.cases], _SLOWEST)
+    shown = [(code(case.test), f"{case.seconds:.1f} s") for case in slow]
+    if shown:
+        yield markup.folded("Slowest tests", table(("test", "# took"), shown))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -16,11 +17,26 @@ from scripts.core.layout import Layout
 from scripts.environment import build, hub
 from scripts.release import index
 from scripts.release.pin import Pin
-from scripts.suites import baseline, budget, floor, sessions, shards, upstream
+from scripts.series import mails
+from scripts.series.mails import Patch
+from scripts.suites import (
+    baseline,
+    budget,
+    cases,
+    concern,
+    floor,
+    sessions,
+    shards,
+    upstream,
+    watched,
+)
 from scripts.suites.baseline import Comparison
+from scripts.suites.cases import Case
 from scripts.suites.upstream import Choice, Wanted
+from scripts.suites.watched import Note
 
 Say = Callable[[str], None]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _RUN_BYTES = 1 << 30  # reports, and what tests put into temporary folders
 
 
@@ -45,13 +61,16 @@ class Suite:
 class Result:
     """How a suite ended: `passed` by exit code, `summary` from its JUnit file if it wrote one.
 
-    `findings` name what failed, a line each; `comparison` is of upstream's tests, against base.
+    `failures` are what must be looked at, `cases` all that ran, in `seconds`; `comparison` is of
+    upstream's tests, against base.
     """
 
     name: str
     passed: bool
     summary: str
-    findings: tuple[str, ...] = ()
+    failures: tuple[Case, ...] = ()
+    cases: tuple[Case, ...] = ()
+    seconds: float = 0.0
     comparison: Comparison | None = None
 
 
@@ -78,27 +97,41 @@ def _tools(layout: Layout) -> Suite:
     return Suite("tools", "the scripts, on a small upstream", "tools", command, layout.root)
 
 
+def _pages(layout: Layout) -> Suite:
+    why = "the pages of reports in a real browser, narrow and wide, light and dark"
+    command = (str(tools.python(layout)), "-m", "pytest", "-q", "tests/pages")
+    there = any(shutil.which(name) for name in BROWSERS)
+    why_not = "" if there else f"no browser here: as root, apt-get install {BROWSERS[0]}"
+    return Suite("pages", why, "tools", command, layout.root, why_not)
+
+
+def own(layout: Layout, device: str, transformers: str = "") -> list[Suite]:
+    """The suites that are ours; `transformers` is the release for `floor`, see there."""
+    return [
+        _tools(layout),
+        _pages(layout),
+        _regression(layout),
+        _floor(layout, transformers),
+        _engine(layout, device),
+    ]
+
+
 def choose(
     layout: Layout, pin: Pin, device: str, names: list[str],
     share: tuple[int, int] = (1, 1), transformers: str = "",
 ) -> list[Suite]:  # fmt: skip
     """Every suite for `device`; those that `names` leaves out stay in the list, with the reason.
 
-    A name is `tools`, `regression`, `floor`, `engine`, `upstream`, `upstream-all` (what the series
-    does not touch too), or the key of one of upstream's steps. Raises `OverlayError` for any other.
+    A name is that of one of ours, `upstream`, `upstream-all` (what the series does not touch too),
+    or the key of one of upstream's steps. Raises `OverlayError` for any other.
     `share` (k of n) is this agent's part of upstream's suites; `transformers` the release for
     `floor`, see there.
     """
-    own = [
-        _tools(layout),
-        _regression(layout),
-        _floor(layout, transformers),
-        _engine(layout, device),
-    ]
-    theirs = [name for name in names if name not in [suite.name for suite in own]]
+    ours = own(layout, device, transformers)
+    theirs = [name for name in names if name not in [suite.name for suite in ours]]
     out = "not asked for (SUITES)"
-    wished = names or [suite.name for suite in own]
-    chosen = [s if s.name in wished else replace(s, why_not=out) for s in own]
+    wished = names or [suite.name for suite in ours]
+    chosen = [s if s.name in wished else replace(s, why_not=out) for s in ours]
     if names and not theirs:
         return [*chosen, Suite("upstream", "", "venv", (), layout.clone, why_not=out)]
     return [*chosen, _upstream(layout, pin, device, wanted(theirs), share)]
@@ -163,47 +196,60 @@ def _upstream(
     )
 
 
-def shown(chosen: list[Suite]) -> list[str]:
-    """The plan, a line a suite and a line a part: what runs and why, what does not and why."""
-    lines = []
-    for suite in chosen:
-        head, why = ("skip", suite.why_not) if suite.why_not else ("run ", suite.why)
-        lines.append(f"{head}  {suite.name}: {why}")
-        if not suite.why_not:
-            lines += [f"      {note}" for note in suite.notes]
-    return lines
-
-
-def run(layout: Layout, chosen: list[Suite], *, device: str, say: Say) -> list[Result]:
+def run(layout: Layout, chosen: list[Suite], *, device: str, say: Say, note: Note) -> list[Result]:
     """Run each suite in turn; one that fails does not stop the next. JUnit files: `reports`."""
     tools.ensure(layout)
     layout.reports.mkdir(parents=True, exist_ok=True)
     index.require_space(layout.reports, _RUN_BYTES, "a test run")
-    env = dict(os.environ)
-    there = env | build.run_environment(layout, device) | hub.closed(layout)
-    results = []
+    results, patches = [], mails.read(layout.patches)
     for suite in chosen:
         if suite.why_not:
             continue
-        say(f"\n== {suite.name}")
+        began = time.monotonic()
+        env = environment(layout, device, of_tools=suite.needs == "tools")
         if suite.choices:
-            results.append(_compared(layout, device, suite, say))
+            ended = _compared(layout, device, suite, note)
+        elif "pytest" in suite.command:
+            ended = _tested(layout, suite, env, note)
         else:
-            results.append(_run(layout, suite, there if suite.needs == "venv" else env))
+            say(f"\n== {suite.name}")
+            code = subprocess.run(suite.command, cwd=suite.cwd, env=env, stdin=subprocess.DEVNULL)
+            ended = Result(suite.name, code.returncode == 0, f"exit code {code.returncode}")
+        ended = _owned(replace(ended, seconds=time.monotonic() - began), suite, patches)
+        word = "ok" if ended.passed else "FAILED"
+        say(f"{word:<8}{suite.name}: {ended.summary}, {watched.clock(ended.seconds)}")
+        results.append(ended)
     return results
 
 
-def _run(layout: Layout, suite: Suite, env: dict[str, str]) -> Result:
+def _owned(result: Result, suite: Suite, patches: Sequence[Patch]) -> Result:
+    """With a patch for each failure, also of a module that could not be collected."""
+    suites = [choice.suite for choice in suite.choices]
+    failures = [
+        replace(c, patch=c.patch or concern.shown(concern.of_test(c.test, suites, patches)))
+        for c in result.failures
+    ]
+    return replace(result, failures=tuple(failures))
+
+
+def environment(layout: Layout, device: str, *, of_tools: bool) -> dict[str, str]:
+    """What a suite of ours runs in: our tools as they are, else the patched vLLM."""
+    there = build.run_environment(layout, device) | hub.closed(layout)
+    return dict(os.environ) | ({} if of_tools else there)
+
+
+def _tested(layout: Layout, suite: Suite, env: Mapping[str, str], note: Note) -> Result:
     junit = layout.reports / f"{suite.name}.xml"
     junit.unlink(missing_ok=True)
-    command = list(suite.command)
-    if "pytest" in command:
-        command.append(f"--junitxml={junit}")
-    done = subprocess.run(command, cwd=suite.cwd, env=env, stdin=subprocess.DEVNULL)
-    if not junit.is_file():
-        return Result(suite.name, done.returncode == 0, f"exit code {done.returncode}")
-    summary, failed = _summary(junit)
-    return Result(suite.name, done.returncode == 0, summary, tuple(failed))
+    command = [*suite.command, *sessions.collector(env), f"--junitxml={junit}"]
+    log = junit.with_suffix(".log")
+    code = watched.run(suite.name, command, suite.cwd, env, log, note)
+    found = cases.read(junit, suite.cwd) if junit.is_file() else []
+    failed = [case for case in found if case.result == "failed"]
+    if code and not failed:
+        said = f"pytest ended with {code}"
+        failed = [cases.told(suite.name, said, log, trace=watched.tail(log, 30), suite=suite.name)]
+    return Result(suite.name, code == 0, cases.summary(found), tuple(failed), tuple(found))
 
 
 def _compared(layout: Layout, device: str, suite: Suite, say: Say) -> Result:
@@ -213,23 +259,18 @@ def _compared(layout: Layout, device: str, suite: Suite, say: Say) -> Result:
     known = f"{len(found.known)} of the failures known" if found.known else "no known failure"
     gained = f", {len(found.gained)} pass that did not on base" if found.gained else ""
     asked = f"; asked of the unpatched tree: {len(found.asked)} suites" if found.asked else ""
-    findings = (*faults, *found.findings)
-    return Result(
-        suite.name, not findings, f"{counts} ({share}); {known}{gained}{asked}", findings, found
-    )
+    folder = layout.reports / "upstream"
+    ran = cases.of_session(folder, layout.clone)
+    failed = [cases.told(fault.partition(": pytest")[0], fault, folder, suite=suite.name)
+              for fault in faults]  # fmt: skip
+    failed += _differing(found, ran, folder)
+    summary = f"{counts} ({share}); {known}{gained}{asked}"
+    return Result(suite.name, not failed, summary, tuple(failed), tuple(ran), comparison=found)
 
 
-def _summary(junit: Path) -> tuple[str, list[str]]:
-    """`tests, failed, skipped` of a JUnit file, and the failed tests by name."""
-    counts = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
-    root = ET.parse(junit).getroot()
-    for suite in root.iter("testsuite"):
-        for key in counts:
-            counts[key] += int(suite.get(key, "0"))
-    failed = [
-        f"{case.get('classname', '')}.{case.get('name', '')}"
-        for case in root.iter("testcase")
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
-    worse = counts["failures"] + counts["errors"]
-    return f"{counts['tests']} tests, {worse} failed, {counts['skipped']} skipped", failed
+def _differing(found: Comparison, ran: Iterable[Case], folder: Path) -> Iterator[Case]:
+    """What must not be, as the test that did it, with how it differs from base in its message."""
+    known = {case.test: case for case in ran}
+    for test, what, why in found.differing:
+        case = known.get(test) or cases.told(test, why, folder)
+        yield replace(case, message=f"{what} {case.message or why}".rstrip("; "))

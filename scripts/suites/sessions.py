@@ -16,6 +16,8 @@ from pathlib import Path
 
 from scripts.core.layout import Layout
 from scripts.environment import build, hub, machine, worktree
+from scripts.series import mails
+from scripts.suites import concern
 from scripts.suites.areas import Suite
 from scripts.suites.outcomes import Outcome, read_log
 
@@ -27,10 +29,11 @@ _ENDED = (0, 1, 5)  # pytest's own codes: passed, failed, nothing collected
 
 @dataclass(frozen=True)
 class Session:
-    """A suite, or one of the parts into which upstream cuts it."""
+    """A suite, or one of the parts into which upstream cuts it; `patches` are those it runs for."""
 
     suite: Suite
     part: int = 0
+    patches: str = ""
 
     @property
     def name(self) -> str:
@@ -44,10 +47,7 @@ class Session:
         return f"{words}-{zlib.crc32(self.suite.name.encode()):08x}-{self.part + 1}"
 
     def command(self, python: Path, log: Path) -> list[str]:
-        # -P: the tree's folders `config`, `parser`, … are no modules; it is found by PYTHONPATH.
-        command = [str(python), "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                   "--continue-on-collection-errors", f"--timeout={_TEST_SECONDS}",
-                   f"--report-log={log}", f"--junitxml={log.with_suffix('.xml')}"]  # fmt: skip
+        command = [*pytest(python), f"--report-log={log}", f"--junitxml={log.with_suffix('.xml')}"]
         if self.suite.shards > 1:
             command += [f"--num-shards={self.suite.shards}", f"--shard-id={self.part}"]
         return [*command, *self.suite.args]
@@ -59,6 +59,19 @@ class Ended:
 
     outcomes: Mapping[str, Outcome]
     fault: str = ""
+
+
+def pytest(python: Path) -> list[str]:
+    """What starts it in a tree of upstream's."""
+    # -P: the tree's folders `config`, `parser`, … are no modules; it is found by PYTHONPATH.
+    return [str(python), "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider",
+            "--continue-on-collection-errors", f"--timeout={_TEST_SECONDS}",
+            *collector(os.environ)]  # fmt: skip
+
+
+def collector(env: Mapping[str, str]) -> list[str]:
+    """What keeps Buildkite's collector out where it has no token, of which it would complain."""
+    return [] if env.get("BUILDKITE_ANALYTICS_TOKEN") else ["-p", "no:buildkite-test-collector"]
 
 
 def jobs(device: str) -> int:
@@ -74,16 +87,21 @@ def environment(layout: Layout, device: str) -> dict[str, str]:
 
 
 def run(
-    layout: Layout, tree: Path, device: str, suites: list[Suite], folder: Path, say: Say
-) -> dict[Session, Ended]:
-    """Run `suites` in `tree`, logs in `folder`; what ended well there before is only read."""
+    layout: Layout, tree: Path, device: str, suites: list[Suite], folder: Path, say: Say,
+    *, inspected: bool = False,
+) -> dict[Session, Ended]:  # fmt: skip
+    """Run `suites` in `tree`, logs in `folder`; what ended well there before is only read.
+
+    `inspected`: another run in this tree went before, see `around`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    env = environment(layout, device) | hub.environment(layout)
-    env |= _inspected(layout, tree, env, say)
-    env |= hub.closed(layout, str(tree), str(layout.root / "tests" / "upstream"))
-    if device == "cpu":
-        env |= {"PYTEST_PLUGINS": "no_global_cleanup"}
-    wanted = [Session(suite, part) for suite in suites for part in range(suite.shards)]
+    env = around(layout, tree, device, say, inspected=inspected)
+    patches = mails.read(layout.patches)
+    wanted = [
+        Session(suite, part, concern.shown(concern.of_suite(suite, patches)))
+        for suite in suites
+        for part in range(suite.shards)
+    ]
     pool = _pool(tree, layout.venv / "bin" / "python", wanted, env, jobs(device), folder)
     ended = {}
     with closing(pool):
@@ -93,22 +111,33 @@ def run(
     return ended
 
 
-def _inspected(layout: Layout, tree: Path, env: Mapping[str, str], say: Say) -> dict[str, str]:
-    """A cache of vLLM's, with what each model class of `tree` supports, filled in one process.
+def around(
+    layout: Layout, tree: Path, device: str, say: Say, *, inspected: bool = False
+) -> dict[str, str]:
+    """The environment of every session in `tree`. `inspected`: its models' classes have been."""
+    env = environment(layout, device) | hub.environment(layout)
+    cache = {"VLLM_CACHE_ROOT": str(layout.build / "cache" / tree.name)}
+    if not inspected:
+        _inspect(layout, tree, env | cache, say)
+    plugins = ["whose", *["no_global_cleanup"] * (device == "cpu")]
+    paths = (str(tree), str(layout.root / "tests" / "upstream"))
+    return env | cache | hub.closed(layout, *paths) | {"PYTEST_PLUGINS": ",".join(plugins)}
+
+
+def _inspect(layout: Layout, tree: Path, env: Mapping[str, str], say: Say) -> None:
+    """Fill a cache of vLLM's, with what each model class of `tree` supports, in one process.
 
     Where ours fails vLLM fills it as tests go on, with a process for each class. Each tree has its
     own: in the user's one the patched and the unpatched tree would drive each other out.
     """
-    cache = {"VLLM_CACHE_ROOT": str(layout.build / "cache" / tree.name)}
     command = [str(layout.venv / "bin" / "python"), "-P", "-m", "tests.support.model_infos"]
     done = subprocess.run(
-        command, env={**env, **cache, "PYTHONPATH": worktree.python_path(layout, tree)},
+        command, env={**env, "PYTHONPATH": worktree.python_path(layout, tree)},
         stdin=subprocess.DEVNULL, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()[-1:] or ["no message"]
         say(f"model classes are inspected one by one, which takes long: {said[0]}")
-    return cache
 
 
 def by_suite(ended: Mapping[Session, Ended]) -> dict[str, dict[str, Outcome]]:
@@ -143,7 +172,7 @@ def _pool(
                     yield session, process.returncode
             time.sleep(0.2)
     finally:
-        _stop(list(running.values()))
+        stop(list(running.values()))
 
 
 def _start(
@@ -152,6 +181,7 @@ def _start(
     log = folder / f"{session.slug}.jsonl"
     log.unlink(missing_ok=True)
     own = dict(item.partition("=")[::2] for item in session.suite.env)
+    own["SERIES_PATCHES"] = session.patches
     threads = max(1, (os.cpu_count() or 1) // at_once)
     whole = {**env, "OMP_NUM_THREADS": str(threads), **own}
     # Checkpoints' own code is copied there and imported: no two sessions may share it.
@@ -166,7 +196,8 @@ def _start(
         )  # fmt: skip
 
 
-def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
+def stop(processes: list[subprocess.Popen[bytes]]) -> None:
+    """End these runs of pytest, if they have not: first by an interrupt."""
     for process in processes:
         process.send_signal(signal.SIGINT)  # pytest then takes down what its tests started
     for process in processes:

@@ -198,7 +198,8 @@ def run(
     again = _again(suites, ran, {*first.broken, *first.failing})
     if again:
         say(f"once more, what differs from base: {sum(len(s.args) for s in again)} tests")
-        second = sessions.run(layout, layout.clone, device, again, folder, say)
+        tree = layout.clone
+        second = sessions.run(layout, tree, device, again, folder, say, inspected=True)
         for session, one in second.items():
             for test, outcome in one.outcomes.items():
                 if outcome.result == "passed":

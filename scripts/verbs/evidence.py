@@ -60,7 +60,7 @@ def prove_hunks(args: argparse.Namespace, where: Layout) -> None:
         done = prove.prove(
             where, release, patches, args.patches, plan.device, say, record=args.record
         )
-    for line in (*done.table, *done.findings, f"every hunk: {where.shown(done.report)}"):
+    for line in (*done.table, *done.findings, f"every hunk: {where.shown(done.page)}"):
         print(line)
     if done.findings:
         raise CheckFailed(

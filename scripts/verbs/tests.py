@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 
+from scripts.bench import headline
 from scripts.core import layout
 from scripts.core.errors import CheckFailed, OverlayError
 from scripts.core.layout import Layout
 from scripts.environment import build, hub, plans
+from scripts.proof import changed, hunks, prove, witnesses
 from scripts.release import pin
 from scripts.series import mails
 from scripts.suites import (
@@ -16,21 +19,26 @@ from scripts.suites import (
     baseline,
     budget,
     each,
+    only,
     pipeline,
     record,
     report,
     runner,
     sessions,
     shards,
+    shortlist,
     upstream,
 )
-from scripts.verbs import say
+from scripts.verbs import note, say
 from scripts.verbs.environment import preflight
 
-_SHOWN = 20  # findings of a suite in the terminal; the report has them all
+_SHOWN = 10  # failures in the terminal; the page has them all
 
 
 def test(args: argparse.Namespace, where: Layout) -> None:
+    if args.only:
+        _only(args, where)
+        return
     release = pin.read(where.pin_file)
     device = plans.device(args.device)
     plan = plans.plan(where, release, args.device, args.kernels, args.targets)
@@ -39,8 +47,11 @@ def test(args: argparse.Namespace, where: Layout) -> None:
     names = [] if listed else args.suites
     if not listed and names != ["tools"]:
         preflight(where, plan, run=True)  # before `choose`, which may get our tools
-    chosen = runner.choose(where, release, device, names, share, args.transformers)
-    for line in runner.shown(chosen):
+    if args.changed:
+        chosen = _changed(where, runner.own(where, device, args.transformers), args.changed)
+    else:
+        chosen = runner.choose(where, release, device, names, share, args.transformers)
+    for line in shortlist.shown(chosen, whole=listed):
         print(line)
     if listed:
         return
@@ -48,11 +59,31 @@ def test(args: argparse.Namespace, where: Layout) -> None:
         if any(suite.needs == "venv" and not suite.why_not for suite in chosen):
             build.build(where, release, plan, say=say)
             build.require_own_tree(where)
-        results = runner.run(where, chosen, device=device, say=say)
-        page = report.write(where, release, device, chosen, results)
-        annotation.leave(where, device, share, chosen, results)
-    _conclude(results)
-    print(f"the whole of it: {where.shown(page)}")
+        results = runner.run(where, chosen, device=device, say=say, note=note)
+        patches = mails.load(where.patches)
+        proven = witnesses.proven(where, hunks.keys(patches, prove.BELOW))
+        figures = headline.by_patch(where, patches)
+        run = report.Run(device, chosen, results, patches, proven, figures)
+        page = report.write(where, release, run)
+        annotation.leave(where, device, share, results)
+    _conclude(where, results, page)
+
+
+def _changed(where: Layout, own: list[runner.Suite], asked: str) -> list[runner.Suite]:
+    found = changed.since(where, asked, prove.BELOW)
+    print(f"{len(found.files)} files differ from {found.since}")
+    return shortlist.narrowed(own, found.tests, "tests for what changed")
+
+
+def _only(args: argparse.Namespace, where: Layout) -> None:
+    release = pin.read(where.pin_file)
+    with layout.locked(where, "test"):
+        if only.needs(args.only) == "venv":
+            plan = build.plan(where, release, args.device, args.kernels)
+            preflight(where, plan, run=True)
+            build.build(where, release, plan, say=say)
+            build.require_own_tree(where)
+        only.run(where, build.device(args.device), args.only, say)
 
 
 def record_baseline(args: argparse.Namespace, where: Layout) -> None:
@@ -77,7 +108,7 @@ def check(args: argparse.Namespace, where: Layout) -> None:
     if args.patches and not args.each:
         raise OverlayError("PATCHES is a part of EACH=1", hint="make check EACH=1 PATCHES=1,3-4")
     asked = mails.chosen(mails.load(where.patches), args.patches) if args.each else set()
-    results = runner.run(where, runner.own_checks(where), device="cpu", say=say)
+    results = runner.run(where, runner.own_checks(where), device="cpu", say=say, note=note)
     if args.each:
         release = pin.read(where.pin_file)
         with layout.locked(where, "check"):
@@ -85,22 +116,26 @@ def check(args: argparse.Namespace, where: Layout) -> None:
             build.build(where, release, plan, say=say)
             results += each.replay(
                 where, release, mails.load(where.patches), asked,
-                style=each.style(where), device=plan.device, say=say,
+                style=each.style(where), device=plan.device, say=say, note=note,
             )  # fmt: skip
-    _conclude(results)
+    _conclude(where, results)
 
 
-def _conclude(results: list[runner.Result]) -> None:
-    print()
-    for result in results:
-        print(f"{'ok' if result.passed else 'FAILED':<8}{result.name}: {result.summary}")
-        for line in result.findings[:_SHOWN]:
+def _conclude(where: Layout, results: list[runner.Result], page: Path | None = None) -> None:
+    """Failures last, each with what to type."""
+    failures = [case for result in results for case in result.failures]
+    for case in failures[:_SHOWN]:
+        of = f" (patch {case.patch})" if case.patch[:1].isdigit() else ""
+        print(f"\nFAILED  {case.test}{of}")
+        for line in (case.first_line, case.again, where.shown(case.log)):
             print(f"        {line}")
-        if len(result.findings) > _SHOWN:
-            print(f"        … and {len(result.findings) - _SHOWN} more, see the report")
+    if len(failures) > _SHOWN:
+        print(f"\n… and {len(failures) - _SHOWN} more")
+    if page:
+        print(f"\nthe whole of it: {where.shown(page)}")
     failed = [result.name for result in results if not result.passed]
     if failed:
-        raise CheckFailed(f"failed: {', '.join(failed)}", hint="see the output above")
+        raise CheckFailed(f"failed: {', '.join(failed)}", hint="see above")
 
 
 def emit_pipeline(_args: argparse.Namespace, where: Layout) -> None:

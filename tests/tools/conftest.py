@@ -56,7 +56,8 @@ def fresh_template(
     (root / "patches" / "upstream.json").write_text(pin_text(upstream))
     (root / "tests" / "regression" / "test_mini.py").touch()
     (root / "tests" / "upstream" / "suites.json").write_text('{"also": [], "leave": {}}\n')
-    shutil.copy(REPO / "tests" / "upstream" / "no_global_cleanup.py", root / "tests" / "upstream")
+    for name in ("no_global_cleanup.py", "whose.py"):
+        shutil.copy(REPO / "tests" / "upstream" / name, root / "tests" / "upstream")
     (root / "build" / "downloads" / mini.SDIST).write_bytes(upstream.sdist)
     return Product(root, _home(folder / "home"), upstream)
 

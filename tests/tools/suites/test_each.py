@@ -29,7 +29,8 @@ def replay(product: Product, numbers: str = "") -> dict[str, Result]:
     before = snapshot(product.clone)
     patches = mails.load(where.patches)
     results = each.replay(where, pin.read(where.pin_file), patches, mails.chosen(patches, numbers),
-                          style=REPO / "build/tools/bin", device="cpu", say=print)  # fmt: skip
+                          style=REPO / "build/tools/bin", device="cpu", say=print,
+                          note=print)  # fmt: skip
     assert snapshot(product.clone) == before
     return {result.name: result for result in results}
 

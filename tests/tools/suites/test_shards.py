@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scripts.core.errors import OverlayError
-from scripts.series.mails import FileDiff, Patch
-from scripts.suites import annotation, shards
+from scripts.suites import shards
 from scripts.suites.areas import Suite
-from scripts.suites.runner import Result
 from scripts.suites.upstream import Choice
 
 
@@ -63,30 +61,3 @@ def test_a_share_is_asked_for_or_is_the_parallel_job_of_the_build() -> None:
 def test_a_share_that_cannot_be_is_refused(wrong: str) -> None:
     with pytest.raises(OverlayError, match=f"SHARD={wrong}"):
         shards.asked(wrong, {})
-
-
-def _patch(number: int, path: str, test: str) -> Patch:
-    name = f"{number:04d}-x.patch"
-    trailers = (("Regression-Test", f"tests/regression/{test}.py"),)
-    return Patch(name, b"", "X", "Why.", trailers, (FileDiff(path, (), binary=False, new=False),))
-
-
-PATCHES = [_patch(1, "vllm/a/x.py", "test_x"), _patch(2, "vllm/b/y.py", "test_y")]
-
-
-def test_a_changed_test_names_the_patches_it_belongs_to_and_how_to_run_it_again() -> None:
-    own = Result("regression", False, "2 tests, 1 failed", ("tests.regression.test_y.test_it",))
-    theirs = Result("upstream", False, "9 passed", ("tests/a/test_it.py::test_z: broken",))
-    fine = Result("tools", True, "3 passed")
-
-    said = annotation.write([own, theirs, fine], CHOICES, PATCHES, "GPU", "DEVICE=cuda SHARD=2/4")
-
-    assert said.startswith("### GPU\n")
-    assert "- `tests.regression.test_y.test_it` — patches 0002\n" in said
-    assert "- `tests/a/test_it.py::test_z: broken` — patches 0001\n" in said
-    assert "`make apply test SUITES=regression DEVICE=cuda SHARD=2/4`" in said
-    assert "tools" not in said
-
-
-def test_a_run_without_a_failure_says_nothing() -> None:
-    assert annotation.write([Result("tools", True, "3 passed")], CHOICES, PATCHES, "x", "") == ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ from scripts.core.errors import CheckFailed, OverlayError
 from scripts.core.layout import Layout
 from scripts.environment import build, worktree
 from scripts.release import pin
-from scripts.suites import baseline, record, report, runner, sessions, upstream
+from scripts.suites import baseline, record, runner, sessions, shortlist, upstream
 from scripts.suites.areas import Suite
 from scripts.suites.baseline import Baseline, Comparison, Recorded
 from scripts.suites.outcomes import Outcome, resource
@@ -91,7 +90,7 @@ def test_engines_run_unasked_and_on_a_gpu_what_only_it_decides(layout: Layout, d
     chosen = runner.choose(layout, pin.read(layout.pin_file), device, [])
     (engine,) = [suite for suite in chosen if suite.name == "engine"]
     assert not engine.why_not
-    assert ("test_on_gpu" in "".join(runner.shown([engine]))) == (device == "cuda")
+    assert ("test_on_gpu" in "".join(shortlist.shown([engine]))) == (device == "cuda")
 
 
 def test_a_suite_that_imports_nothing_of_it_stays_out(layout: Layout) -> None:
@@ -392,21 +391,6 @@ def test_what_a_failure_lacks_is_read_from_its_message(reason: str, lacked: str)
     assert resource(reason) == lacked
 
 
-def test_the_report_is_one_page_that_needs_no_other_file(
-    recorded: Layout, small: list[Choice]
-) -> None:
-    found, _ = run(recorded, small)
-    suite = runner.Suite("upstream", "why", "venv", (), recorded.clone, choices=tuple(small))
-    result = runner.Result("upstream", False, "said <b>", tuple(found.findings), found)
-    release = pin.read(recorded.pin_file)
-    page = report.write(recorded, release, "cpu", [suite], [result]).read_text()
-    assert "said &lt;b&gt;" in page
-    assert f"<code>{SMALL}::test_two</code>" in page
-    assert "files of the model hub: 1" in page
-    assert "<td>all</td><td>73 % of 11 tests pass, 82 % on base</td>" in page.replace("\n", "")
-    assert not any(mark in page for mark in ("src=", "href=", "url(", "@import"))
-
-
 def test_a_damaged_baseline_says_what_to_do(recorded: Layout) -> None:
     baseline.path(recorded, "cpu-hub").write_text("{")
     with pytest.raises(OverlayError, match="cannot read the baseline") as error:
@@ -423,10 +407,12 @@ def test_sessions_have_names_of_their_own() -> None:
 def test_no_two_trees_share_what_vllm_remembers_of_models(layout: Layout) -> None:
     said: list[str] = []
     trees = (layout.clone, layout.build / "base")
-    caches = [sessions._inspected(layout, tree, os.environ, said.append) for tree in trees]
-    assert len({cache["VLLM_CACHE_ROOT"] for cache in caches}) == len(trees)
+    found = [sessions.around(layout, tree, "cpu", said.append) for tree in trees]
+    assert len({env["VLLM_CACHE_ROOT"] for env in found}) == len(trees)
     assert len(said) == len(trees)  # the small upstream has no model classes
     assert all("one by one" in line for line in said)
+    assert sessions.around(layout, trees[0], "cpu", said.append, inspected=True) == found[0]
+    assert len(said) == len(trees)  # a second pass does not inspect again
 
 
 def test_another_vllm_in_the_way_is_told(

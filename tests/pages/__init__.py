@@ -1,0 +1,1 @@
+"""The pages of reports in a real browser: see `SUITES=pages`."""
