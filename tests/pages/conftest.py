@@ -16,16 +16,15 @@ from scripts.proof.hunks import Cut
 from scripts.proof.verdicts import Verdict
 from scripts.release import pin
 from scripts.series import mails
-from scripts.suites import cases, report
+from scripts.suites import cases, record, report
 from scripts.suites.areas import Suite as Area
 from scripts.suites.baseline import Comparison, Share
 from scripts.suites.runner import Result, Suite
 from scripts.suites.upstream import Choice
 
 REPO = Layout.of(Path(__file__).resolve().parents[2], None)
-LONG = (
-    "tests/regression/test_scoped_mm_kwargs_info_models.py::test_the_patch_limit[at start-x/y<z>-"
-)
+LONG = "tests/regression/test_scoped_mm_kwargs_info_models.py::test_the_limit[at start-x/y<z>-"
+LETTERS = "0123456789abcdef" * 9
 TRACE = "\n".join(f"    line {n} = [{'0123456789, ' * 20}]" for n in range(20))
 
 
@@ -34,16 +33,17 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all of them, as `build/reports` has them."""
     folder = tmp_path_factory.mktemp("root")
     there = Layout.of(folder, None)
-    for name in ("tools", "patches", "tests"):
-        place = there.tools if name == "tools" else folder / name
-        place.parent.mkdir(exist_ok=True)
-        place.symlink_to(REPO.tools if name == "tools" else REPO.root / name)
-    there.reports.mkdir()
+    there.reports.mkdir(parents=True)
+    for name in ("build/tools", "ci", "patches", "tests"):
+        (folder / name).symlink_to(REPO.root / name)
     run = samples.read(headline.recorded(there))
     assert run
     bench_page.write(there, measures.MEASUREMENTS, run)
     proof_page.write(there, _verdicts(there), {}, [f"{LONG * 3}: no test notices that it is gone"])
-    report.write(there, pin.read(there.pin_file), _run(there))
+    with pytest.MonkeyPatch.context() as patch:
+        versions = {"torch": "2.13.0", "vllm": "0.28.0+cpu"}
+        patch.setattr(record, "environment", lambda _: versions)  # of an environment that is there
+        report.write(there, pin.read(there.pin_file), _run(there))
     return there.reports
 
 
@@ -61,7 +61,7 @@ def _run(there: Layout) -> report.Run:
     for file in (log, *(log.with_name(f"{name}.xml") for name in ("regression", "upstream"))):
         file.touch()
     failed = [
-        replace(cases.told(f"{LONG}{n}]", f"assert {'0123456789abcdef' * 9}\nand", log, trace=TRACE),
+        replace(cases.told(f"{LONG}{n}]", f"assert {LETTERS}\nand", log, trace=TRACE),
                 patch="0001, 0002", seconds=n)
         for n in range(70)
     ]  # fmt: skip

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from scripts.core import markup
 from scripts.core.markup import PAGES
 from scripts.suites.runner import BROWSERS
 
+Seen = dict[str, dict[str, Any]]
+WIDTHS = (1300, 760, 400)
 NAMES = [name for name, _, _ in PAGES]
 SCRIPT = """
 <script>addEventListener("load", () => {
@@ -44,51 +47,55 @@ SCRIPT = """
         broken.push(word[0]);
     }
   }
-  const said = document.createElement("pre");
-  said.id = "found";
+  const said = parent.document.createElement("pre");
+  said.className = "found";
   said.textContent = JSON.stringify({
-    width: innerWidth, dark: page < 0.5, overflow: document.documentElement.scrollWidth > innerWidth,
+    frame: name, width: innerWidth, dark: page < 0.5,
+    overflow: document.documentElement.scrollWidth > innerWidth,
     wide: wide.map(one => one.textContent.slice(0, 80)), broken, faint,
     rows: document.querySelectorAll("tr").length});
-  document.body.append(said);
+  parent.document.body.append(said);
 });</script>
 """
 
 
-def _seen(page: Path, width: int, *, dark: bool, folder: Path) -> dict[str, Any]:
-    """What a browser makes of it, with everything unfolded."""
-    browser = next(found for name in BROWSERS if (found := shutil.which(name)))
-    copy = page.with_name(f"seen-{page.name}")
-    copy.write_text(page.read_text(encoding="utf-8") + SCRIPT, encoding="utf-8")
-    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", scheme, "--hide-scrollbars",
-               f"--user-data-dir={folder}", f"--window-size={width},1800", "--dump-dom",
-               copy.as_uri()]  # fmt: skip
+@pytest.fixture(scope="module", params=[False, True], ids=["light", "dark"])
+def seen(
+    request: pytest.FixtureRequest, pages: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Seen:
+    """What a browser makes of each page in each width, with everything unfolded."""
+    browser = next(path for name in BROWSERS if (path := shutil.which(name)))
+    folder = tmp_path_factory.mktemp("browser")
+    frames = [
+        f'<iframe name="{name} {width}" width="{width}" height="900" style="border: 0" srcdoc="'
+        f'{escape((pages / name).read_text(encoding="utf-8") + SCRIPT)}"></iframe>'
+        for name in NAMES
+        for width in WIDTHS
+    ]
+    whole = folder / "all.html"
+    whole.write_text(f"<!doctype html><meta charset=utf-8>{''.join(frames)}", encoding="utf-8")
+    scheme = f"--blink-settings=preferredColorScheme={0 if request.param else 1}"
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", scheme,
+               f"--user-data-dir={folder}", "--window-size=1400,900", "--dump-dom",
+               whole.as_uri()]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, done.stderr[-2000:]
-    seen: dict[str, Any] = json.loads(_unescaped(found[1]))
-    return seen
+    said = re.findall(r'<pre class="found">(.*?)</pre>', done.stdout, re.DOTALL)
+    found: list[dict[str, Any]] = [json.loads(unescape(one)) for one in said]
+    assert len(found) == len(frames), done.stderr[-2000:]
+    return {one["frame"]: one | {"asked dark": request.param} for one in found}
 
 
-def _unescaped(html: str) -> str:
-    for entity, letter in (("&lt;", "<"), ("&gt;", ">"), ("&nbsp;", "\u00a0"), ("&amp;", "&")):
-        html = html.replace(entity, letter)
-    return html
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1300, 760, 400])
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", NAMES)
-def test_it_reads_well(pages: Path, name: str, width: int, dark: bool, tmp_path: Path) -> None:
-    seen = _seen(pages / name, width, dark=dark, folder=tmp_path)
+def test_it_reads_well(seen: Seen, name: str, width: int) -> None:
+    found = seen[f"{name} {width}"]
 
-    assert (seen["width"], seen["dark"]) == (width, dark)
-    assert seen["rows"] > 10
-    assert not seen["overflow"]
-    assert (seen["wide"], seen["faint"]) == ([], [])
+    assert (found["width"], found["dark"]) == (width, found["asked dark"])
+    assert found["rows"] > 10
+    assert not found["overflow"]
+    assert (found["wide"], found["faint"]) == ([], [])
     # A longer run of letters and digits is no word: the hash of a file.
-    assert [word for word in seen["broken"] if len(word) <= 24] == []
+    assert [word for word in found["broken"] if len(word) <= 24] == []
 
 
 class _Links(HTMLParser):
