@@ -144,7 +144,8 @@ def wanted(names: list[str]) -> Wanted:
 
 
 def _pytest(layout: Layout, *args: str) -> tuple[str, ...]:
-    return (str(layout.venv / "bin" / "python"), "-m", "pytest", "-q", *args)
+    scope = "asyncio_default_fixture_loop_scope=function"  # or it warns; our tools lack the plugin
+    return (str(layout.venv / "bin" / "python"), "-m", "pytest", "-q", "-o", scope, *args)
 
 
 def _regression(layout: Layout) -> Suite:
