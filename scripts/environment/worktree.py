@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scripts.core.git import Git
 from scripts.core.layout import Layout
-from scripts.environment import build
+from scripts.environment import build, hub
 
 
 def add(layout: Layout, commit: str, tree: Path) -> Path:
@@ -43,5 +43,5 @@ def python_path(layout: Layout, tree: Path) -> str:
 
 def environment(layout: Layout, tree: Path, device: str) -> dict[str, str]:
     """What a process needs to import vLLM from `tree`; start its Python with `-P`."""
-    offline = {"PYTHONPATH": python_path(layout, tree), "HF_HUB_OFFLINE": "1"}
-    return dict(os.environ) | build.run_environment(layout, device) | offline
+    closed = hub.closed(layout, python_path(layout, tree))
+    return dict(os.environ) | build.run_environment(layout, device) | closed

@@ -15,7 +15,7 @@ from scripts.core import tools
 from scripts.core.errors import OverlayError
 from scripts.core.git import Git
 from scripts.core.layout import Layout
-from scripts.environment import worktree
+from scripts.environment import hub, worktree
 from scripts.release.pin import Pin
 from scripts.series import mails, stack
 from scripts.series.mails import Patch
@@ -98,8 +98,9 @@ def _checks(layout: Layout, tree: Git, style: Path, patch: Patch) -> list[Suite]
             types = ["env", bin_first, str(style / "python"), mypy, _MYPY_PYTHON, *python]
             add("mypy", types, tree.root)
     tests = [path for path in patch.values("Regression-Test") if (layout.root / path).is_file()]
-    paths = f"PYTHONPATH={worktree.python_path(layout, tree.root)}"
-    add("regression", ("env", paths, venv, "-m", "pytest", "-q", *tests), layout.root)
+    closed = hub.closed(layout, worktree.python_path(layout, tree.root))
+    paths = (f"{name}={value}" for name, value in closed.items())
+    add("regression", ("env", *paths, venv, "-m", "pytest", "-q", *tests), layout.root)
     return checks
 
 
