@@ -71,28 +71,31 @@ class Need:
 
 def ask(
     layout: Layout, pin: Pin, new: Pin, patches: tuple[Patch, ...], *, say: Say
-) -> tuple[dict[str, Outcome], Path | None]:
-    """Patch name → its verdict on the release `new`, and the file that has every row.
+) -> dict[str, Outcome]:
+    """Patch name → its verdict on the release `new`; `report` has every row.
 
     A patch that no probe asks about is not in it; nor is any where probes cannot run.
     """
+    report(layout, new.tag).unlink(missing_ok=True)
     try:
         run = _measured(layout, pin, new, say)
     except OverlayError as error:
         say(f"probes did not run on {new.tag}: {error}")
-        return {}, None
+        return {}
     found = {patch.name: need for patch in patches if (need := judged(run, patch, new.tag))}
-    path = layout.reports / f"needed-{new.tag}.txt"
-    write_whole(path, "".join(
+    write_whole(report(layout, new.tag), "".join(
         f"{name}\n" + "".join(f"  {line}\n" for line in need.lines(new.tag))
         for name, need in found.items()
     ))  # fmt: skip
-    told = {
+    return {
         name: Outcome("\n".join(need.lines(new.tag, _SHOWN)), need.state == "not needed")
         for name, need in found.items()
         if need.state != "not measured"
     }
-    return told, path
+
+
+def report(layout: Layout, tag: str) -> Path:
+    return layout.reports / f"needed-{tag}.txt"
 
 
 def judged(run: Run, patch: Patch, tag: str) -> Need | None:

@@ -57,9 +57,11 @@ class Ran:
 def lend_pinned(layout: Layout, pin: Pin, there: Layout) -> None:
     """Have the old release's tag in the new one's tree: regression tests compare with it."""
     git = Git(there.clone)
+    tag = f"refs/tags/{pin.tag}"
+    if git.ok("show-ref", "--verify", "--quiet", tag):
+        return  # the tree of a release stays, see `later`
     threeway.prepare(git, Git(layout.clone))
     threeway.borrow_shallow(git, Git(layout.clone))
-    tag = f"refs/tags/{pin.tag}"
     git.raw("update-ref", tag, Git(layout.clone).out("rev-parse", tag))
 
 

@@ -77,14 +77,14 @@ def roll(
     new: Pin,
     patches: tuple[Patch, ...],
     wish: lookup.Wish,
-    asked: Mapping[str, bare.Outcome],
+    ask: Callable[[], Mapping[str, bare.Outcome]],
     *,
     dry_run: bool,
     say: Say,
 ) -> Rolled:
     """Carry the series onto `new`. All is moved, or nothing: a conflict is for a person (`kept`).
 
-    `asked` is what probes say of a patch, by its name; of others their regression tests do. With
+    `ask` gives what probes say of a patch, by its name; of others their regression tests do. With
     `dry_run` it only reports.
     """
     _refuse(layout, pin, new, patches, wish, dry_run=dry_run)
@@ -98,6 +98,7 @@ def roll(
         source.fetch(there, new, wish.kind, wish.url)
         _refuse_other_commit(there, new)
         bare.lend_pinned(layout, pin, there)
+        asked = ask()
         unasked = [patch for patch in patches if patch.name not in asked]
         tested = {**asked, **bare.test(layout, pin, new, unasked, say=say)}
         known, claimed = history.in_release(there, pin, new, patches, wish)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 
 from scripts.bench import needed
 from scripts.carry import fork, pick, roll, threeway
@@ -75,14 +76,12 @@ def roll_pin(args: argparse.Namespace, where: Layout) -> None:
             print(line)
         if not args.dry_run:
             _confirm(args, new)
-        # What a person has mended is taken over as it is.
-        waits = (where.kept / f"roll-{new.tag}").exists() and not args.dry_run
-        asked, rows = ({}, None) if waits else needed.ask(where, release, new, patches, say=say)
-        done = roll.roll(where, release, new, patches, wish, asked, dry_run=args.dry_run, say=say)
+        ask = partial(needed.ask, where, release, new, patches, say=say)
+        done = roll.roll(where, release, new, patches, wish, ask, dry_run=args.dry_run, say=say)
     for line in roll.shown(done):
         print(line)
-    if rows:
-        print(f"every row of the probes: {where.shown(rows)}")
+    if needed.report(where, new.tag).is_file():
+        print(f"every row of the probes: {where.shown(needed.report(where, new.tag))}")
     stopped = [fate.name for fate in done.fates if fate.stops]
     if stopped and not done.moved:
         steps = done.steps or "without DRY_RUN=1, roll stops where you can mend it"

@@ -397,7 +397,7 @@ def test_only_its_own_tests_drop_a_patch(
     said: list[str] = []
     new_pin = lookup.propose(where, old, wish)
     patches = mails.load(where.patches)
-    done = roll.roll(where, old, new_pin, patches, wish, {}, dry_run=True, say=said.append)
+    done = roll.roll(where, old, new_pin, patches, wish, dict, dry_run=True, say=said.append)
     first = done.fates[0]
     assert first.verdict == "upstreamed differently"
     if three == 3:
