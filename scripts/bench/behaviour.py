@@ -56,14 +56,6 @@ def _beyond(told: Sequence[Told]) -> Mapping[str, str]:
     }
 
 
-def _steps(_case: str, told: Sequence[Told]) -> Iterator[Row]:
-    """Of Qwen3-VL: 32 x 32 pixels a token, two frames in one."""
-    step = told[0]["max_num_batched_tokens"]
-    for modality, size in told[0]["item_sizes"].items():
-        pixels = size[0] * size[1] if modality == "image" else size[0] * size[1] * size[2] / 2
-        yield f"stock, {modality}", {"warmup_steps": max(1.0, pixels / 1024 / step)}
-
-
 _WARMUP = MEASUREMENTS["warmup"]
 _PAIR = {"base": "base", "patched": "patched"}
 ASKED: Mapping[str, Measurement] = {
@@ -95,14 +87,6 @@ ASKED: Mapping[str, Measurement] = {
         _graphs,
         once=True,
         said=_beyond,
-    ),
-    "steps": Measurement(
-        "Items of the warmup",
-        "The largest item, in steps of the prefill.",
-        _WARMUP.probe,
-        {"stock": _WARMUP.cases["stock"]},
-        _steps,
-        once=True,
     ),
 }
 SMALL: Mapping[str, Measurement] = {

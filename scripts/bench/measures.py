@@ -44,7 +44,6 @@ FIGURES: Mapping[str, Figure] = {
     "throughput": Figure("requests in one call", "/s", less_is_better=False),
     "verb_seconds": Figure("time", "s"),
     "wrong": Figure("another answer than the right one, or none"),
-    "warmup_steps": Figure("prefill that its largest item takes", " steps"),
 }
 
 

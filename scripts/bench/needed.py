@@ -30,8 +30,6 @@ PROBES: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "test_metadata_on_cpu": (("copies", "syncs", ""), ("graphs", "syncs", "")),
     "test_scoped_mm_kwargs": (("settings", "wrong", "qwen: "),),
     "test_scoped_mm_kwargs_models": (("settings", "wrong", "others: "),),
-    # Its image is smaller by another patch.
-    "test_warmup_budget": (("steps", "warmup_steps", "stock, video"),),
     "test_warmup_item_sizes": (("warmup", "warmup_peak_bytes", ""),),
     "test_lora_support_gate": (("lora", "wrong", "gate: "),),
     "test_lora_token_counts": (("lora", "wrong", "counts: "),),

@@ -104,6 +104,7 @@ def _reserved(renderer: BaseRenderer[Any], modality: str) -> int:
         "model_config": renderer.model_config,
         "mm_registry": MULTIMODAL_REGISTRY,
         "processor": processor,
+        "cache": None,  # a later release takes it; this renderer has none
         "mm_counts": dict.fromkeys(processor.info.supported_mm_limits, 1),
     }
     compute: Callable[..., Mapping[str, int]] = get_mm_max_toks_per_item
