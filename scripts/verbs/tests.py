@@ -79,11 +79,11 @@ def _only(args: argparse.Namespace, where: Layout) -> None:
     release = pin.read(where.pin_file)
     with layout.locked(where, "test"):
         if only.needs(args.only) == "venv":
-            plan = build.plan(where, release, args.device, args.kernels)
+            plan = plans.plan(where, release, args.device, args.kernels, args.targets)
             preflight(where, plan, run=True)
             build.build(where, release, plan, say=say)
             build.require_own_tree(where)
-        only.run(where, build.device(args.device), args.only, say)
+        only.run(where, plans.device(args.device), args.only, say)
 
 
 def record_baseline(args: argparse.Namespace, where: Layout) -> None:

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,22 +51,20 @@ def test_adapters_of_items_of_different_modalities_do_not_mix(told: Told) -> Non
 
 # Items of several adapters in one step, against each alone
 
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Told]:
-    """What `support.lora_items_probe` says of a run."""
-
-    def told(run: str) -> Told:
-        folder = tmp_path_factory.mktemp("lora_items")
-        told: Told = Probe.start(LAYOUT.clone, folder, "lora_items_probe", str(folder), run).told()
-        return told
-
-    return told
+RUNS = [
+    *((run, 1) for run in ("images", "videos", "audios", "small", "two workers", "graphs")),
+    *((run, 2) for run in ("images", "videos")),
+]
+"""Of `support.lora_items_probe`, and the model runner."""
 
 
-@pytest.mark.parametrize("run", ["images", "videos", "audios", "small", "two workers", "graphs"])
-def test_each_item_gets_its_own_adapter(run: str, many: Callable[[str], Told]) -> None:
-    told = many(run)
+@pytest.mark.parametrize(("run", "runner"), RUNS)
+def test_each_item_gets_its_own_adapter(run: str, runner: int, tmp_path: Path) -> None:
+    started = Probe.start(
+        LAYOUT.clone, tmp_path, "lora_items_probe", str(tmp_path), run,
+        VLLM_USE_V2_MODEL_RUNNER=str(runner - 1),
+    )  # fmt: skip
+    told = started.told()
     plain, first, second = told["alone"]
     for place, (turn, answer) in enumerate(zip(told["turns"], told["together"], strict=True)):
         assert same(answer, told["alone"][turn][place]), place
@@ -74,3 +73,5 @@ def test_each_item_gets_its_own_adapter(run: str, many: Callable[[str], Told]) -
     assert all(map(same, told["one adapter"], first))
     # More soft tokens than the encoder cache holds are refused, and only those
     assert [line.count("exceeds") for line in told["refused"]] == [1] * (run == "small")
+    log = (tmp_path / "log").read_text(errors="replace")
+    assert ("Using V2 Model Runner" in log) == (runner == 2)

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,10 @@ import torch
 
 from tests.support import checkpoints, lora, models, renderers, towers
 from tests.support.accelerator import Accelerator
+from tests.support.audit import Report, audit
 from tests.support.cuda_tree import cuda_tree
+from tests.support.families import FAMILIES
+from tests.support.pinned_audit import GetReport
 
 if TYPE_CHECKING:
     from vllm.renderers.base import BaseRenderer
@@ -38,6 +43,26 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
         if name not in made:
             made[name] = checkpoints.make_checkpoint(name, root / name)
         return made[name]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def report(
+    checkpoint: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> GetReport:
+    """Audit each family once, however many tests and workers ask."""
+    root = tmp_path_factory.getbasetemp()
+    shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def get(name: str) -> Report:
+        kept = shared / f"audit-{name}.pickle"
+        if not kept.exists():
+            part = root / kept.name
+            part.write_bytes(pickle.dumps(audit(FAMILIES[name], checkpoint(name))))
+            part.replace(kept)
+        found: Report = pickle.loads(kept.read_bytes())
+        return found
 
     return get
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -28,6 +30,15 @@ def one_warning(call: Callable[[], Any], hook: str) -> Any:
     return result
 
 
+def parameter(cls: type, hook: str) -> str:
+    """The name of the one parameter that `hook` of `cls` had at the pinned release."""
+    owner = lora.pinned_owner(cls)
+    assert owner is not None
+    pinned = lora.pinned_hooks(owner).get(hook) or getattr(_base(), hook)
+    _, name = signature(pinned).parameters
+    return name
+
+
 def test_direct_callers_of_the_deprecated_hooks_get_what_the_pinned_release_gave() -> None:
     for cls, owner in hooked():
         for model in (instance(cls, m) for m in stand_ins(owner)):
@@ -39,12 +50,11 @@ def test_direct_callers_of_the_deprecated_hooks_get_what_the_pinned_release_gave
                 )
                 if owner == "Blip2":
                     connector = n
-                rows = one_warning(lambda m=model, n=n: getattr(m, ENCODER)(n), ENCODER)
-                assert (type(rows), rows) == (int, tower), cls
-                rows = one_warning(
-                    lambda m=model, t=tower: getattr(m, CONNECTOR)(int(t)), CONNECTOR
-                )
-                assert (type(rows), rows) == (int, connector or 0), cls
+                for hook, asked, counted in ((ENCODER, n, tower), (CONNECTOR, tower, connector)):
+                    call, number, name = getattr(model, hook), int(asked), parameter(cls, hook)
+                    rows = one_warning(partial(call, number), hook)
+                    assert (type(rows), rows) == (int, counted or 0), cls
+                    assert one_warning(partial(call, **{name: number}), hook) == rows
 
 
 @pytest.mark.parametrize("tower", [0, 1, 3, 4, 5, 1024, 1025, 1026, 2049, 2050, 10**7])

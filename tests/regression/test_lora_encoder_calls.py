@@ -5,15 +5,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, patch
 
 import pytest
+import torch
 
 from tests.support import lora, models
-from tests.support.stand_ins import ask, hooked, instance, modalities, stand_ins
+from tests.support.stand_ins import hooked, instance, llavas, modalities, stand_ins
 
 
 def split(
@@ -26,36 +28,102 @@ def split(
     return calls
 
 
-def test_no_schedulable_set_of_items_needs_more_rows_in_a_call_than_are_held() -> None:
-    """Over every class with the flag: its modalities mixed, items and budget at random."""
+def held_for(
+    model: Any, limits: Mapping[str, int], budget: int, pruning: float
+) -> tuple[int, int | None]:
+    """Rows of the buffers that the manager makes for towers and connectors of `model`."""
+    from vllm.lora import model_manager
+    from vllm.model_executor.models.module_mapping import MultiModelKeys
+
+    model.get_mm_mapping = lambda: MultiModelKeys.from_string_field("text", "connector", "tower")
+    multimodal = SimpleNamespace(language_model_only=False, video_pruning_rate=pruning)
+    config: Any = MagicMock()
+    config.model_config.multimodal_config = multimodal
+    config.model_config.get_multimodal_config.return_value = multimodal
+    encoder_budget = SimpleNamespace(
+        mm_max_items_per_prompt=limits,
+        mm_max_toks_per_item=dict.fromkeys(limits, 1),
+        get_encoder_budget=lambda: budget,
+    )
+    manager = MagicMock(model=model, max_num_seqs=8, max_mm_lora_tokens=None)
+    with (
+        patch.object(model_manager, "MultiModalBudget", lambda *_: encoder_budget),
+        patch.object(model_manager, "get_punica_wrapper") as make,
+    ):
+        model_manager.LoRAModelManager._maybe_init_mm(manager, config, 2048)
+    _, *rows = (call.args[0] for call in make.call_args_list)
+    held: tuple[int, int | None] = manager.max_mm_lora_tokens
+    assert rows == [n for n in held if n is not None]
+    return held
+
+
+def drawn_item(
+    draw: random.Random, model: Any, kind: str, most: int, pruning: float
+) -> tuple[int, lora.Counts]:
+    """Embeddings of an item, `most` at most, and its rows; of what its fields steer, from them."""
+    from vllm.multimodal.video_prune import evs, vidcom2
+
+    embeds = min(draw.choice((1, 7, 64, 256, 577, most)), most)
+    fields: dict[str, Any] | None = None
+    owner = next(name for cls, name in hooked() if isinstance(model, cls))
+    if owner in ("Qwen2_5_VL", "Qwen3VL") and kind == "video":
+        frames, merge = draw.randint(1, 40), model.config.vision_config.spatial_merge_size
+        grid = [frames, draw.randint(1, 9) * merge, draw.randint(1, 9) * merge]
+        per_frame = grid[1] * grid[2] // merge**2
+        method: Any = draw.choice((evs, vidcom2))
+        embeds = method.compute_retained_tokens_count(per_frame, frames, pruning)
+        fields = {"video_grid_thw": SimpleNamespace(data=torch.tensor(grid))}
+    elif owner == "Gemma4" and kind != "audio":
+        shown = draw.randint(1, 40) if kind == "video" else 1
+        soft = 70 if kind == "video" else draw.choice((70, 140, 280, 560, 1120))
+        embeds = shown * draw.randint(soft // 2, soft)
+        patches = soft * model.config.vision_config.pooling_kernel_size**2
+        key = "pixel_values_videos" if kind == "video" else "pixel_values"
+        shape = (shown, patches, 1) if kind == "video" else (patches, 1)
+        fields = {key: SimpleNamespace(data=torch.empty(shape, device="meta"))}
+    counts = model.get_mm_lora_token_counts(modality=kind, mm_kwargs=fields, num_mm_embeds=embeds)
+    return embeds, counts
+
+
+def flagged() -> Iterator[Any]:
+    """A stand-in of every kind of every class with the flag."""
     from vllm.model_executor.models.interfaces import supports_tower_connector_lora
 
+    for cls, owner in hooked():
+        if supports_tower_connector_lora(cls):
+            found = [model for model, *_ in llavas()] if owner == "Llava" else stand_ins(owner)
+            yield from (instance(cls, stand_in) for stand_in in found)
+
+
+def test_no_schedulable_set_of_items_needs_more_rows_in_a_call_than_are_held() -> None:
+    """Over every class with the flag: modalities mixed; limits, budget and pruning at random."""
     draw = random.Random(0)
     tried = 0
-    for cls, owner in hooked():
-        if not supports_tower_connector_lora(cls):
-            continue
-        for stand_in in stand_ins(owner):
-            model = instance(cls, stand_in)
-            kinds = modalities(cls)
-            for _ in range(5):
-                budget = draw.choice((300, 1024, 8192))
-                counts_at = [ask(cls, model, budget, kind) for kind in kinds]
-                held = max(t for t, _ in counts_at), max((c or 0 for _, c in counts_at)) or None
-                items, left = [], budget
-                while left > 0 and len(items) < 200:
-                    embeds = min(draw.choice((1, 7, 64, 256, 577, budget)), left)
+    for model in flagged():
+        for _ in range(6):
+            kinds = modalities(type(model))
+            limits = {
+                k: draw.randint(1, 9) for k in draw.sample(kinds, draw.randint(1, len(kinds)))
+            }
+            budget, pruning = draw.choice((300, 1024, 8192)), draw.choice((0.0, 0.3, 0.75, 0.99))
+            held = held_for(model, limits, budget, pruning)
+            items, left = [], budget
+            for _ in range(200):
+                embeds, counts = drawn_item(draw, model, draw.choice(sorted(limits)), left, pruning)
+                if embeds <= left:
                     left -= embeds
-                    items.append(ask(cls, model, embeds, draw.choice(kinds)))
-                lora_ids = [draw.randrange(4) for _ in items]
-                calls = split(lora_ids, items, held)
-                assert sorted(i for call in calls for i in call) == list(range(len(items)))
-                for call in calls:
-                    assert len({lora_ids[i] for i in call}) == 1
-                    assert sum(items[i][0] for i in call) <= held[0], (cls, vars(stand_in))
-                    assert sum(items[i][1] or 0 for i in call) <= (held[1] or 0)
-                tried += len(items)
-    assert tried > 1000
+                    items.append(counts)
+                if not left:
+                    break
+            lora_ids = [draw.randrange(4) for _ in items]
+            calls = split(lora_ids, items, held)
+            assert sorted(i for call in calls for i in call) == list(range(len(items)))
+            for call in calls:
+                assert len({lora_ids[i] for i in call}) == 1
+                assert sum(items[i][0] for i in call) <= held[0], (type(model), limits)
+                assert sum(items[i][1] or 0 for i in call) <= (held[1] or 0), type(model)
+            tried += len(items)
+    assert tried > 5000
 
 
 def test_pruned_videos_are_held_whole(
@@ -158,8 +226,6 @@ def gemma4(checkpoint: Callable[[str], Path]) -> tuple[Any, Any]:
 def test_gemma4_gives_each_item_what_it_gets_alone(
     kind: str, parts: bool, gemma4: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import torch
-
     manager, config = gemma4
     monkeypatch.setattr(torch.accelerator, "get_memory_info", lambda *_: (1 << 34, 1 << 36))
     if parts:

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from types import MethodType, SimpleNamespace
 from typing import Any
 
@@ -14,8 +12,6 @@ import pytest
 import torch
 
 from tests.support.accelerator import DEVICE, Accelerator, DeviceTensor
-from tests.support.audit import audit
-from tests.support.families import AUDIO, IMAGE, VIDEO, Family
 from tests.support.towers import Sent, faults, of_model, select
 
 MODELS = "vllm.model_executor.models"
@@ -42,17 +38,6 @@ def test_items_for_a_graph_are_selected_where_their_fields_are(
     accelerator: Accelerator, sent: Sent, module: str, name: str, make: Any, indices: list[int]
 ) -> None:
     assert select(of_model(module, name), make(sent), indices) == len(indices)
-    assert faults(accelerator) == []
-
-
-def test_what_is_on_the_device_already_stays_there(accelerator: Accelerator, sent: Sent) -> None:
-    """A frontend with field definitions of its own may not keep on the host what is kept here."""
-    from vllm.utils.torch_utils import async_tensor_h2d
-
-    there = async_tensor_h2d(sent(2, 3), device=DEVICE, dtype=torch.int32)
-
-    assert isinstance(there, DeviceTensor)
-    assert there.dtype == torch.int32
     assert faults(accelerator) == []
 
 
@@ -107,26 +92,6 @@ def test_a_pruned_video_of_qwen3_is_put_together_without_a_wait(
     assert faults(accelerator) == []
 
 
-def test_moonvit_bounds_its_sequences_without_a_wait(accelerator: Accelerator, sent: Sent) -> None:
-    seen: dict[str, Any] = {}
-
-    def block(x: Any, bounds: Any, **options: Any) -> Any:
-        seen.update(options, bounds=bounds)
-        return x
-
-    encoder = SimpleNamespace(
-        rope_2d=SimpleNamespace(get_freqs_cis_by_seqlens=lambda **_: None),
-        blocks=[block], final_layernorm=lambda x: x,
-    )  # fmt: skip
-
-    of_model("moonvit", "MoonVitEncoder").forward(encoder, sent(20, 3), GRIDS)
-
-    assert seen["bounds"].host.tolist() == [0, 16, 20]
-    assert int(seen["max_seqlen"]) == 16
-    assert not isinstance(seen["max_seqlen"], DeviceTensor)
-    assert faults(accelerator) == []
-
-
 def test_lengths_of_funasr_stay_on_the_host(accelerator: Accelerator, sent: Sent) -> None:
     def same(x: Any, *_: Any) -> Any:
         return x
@@ -153,13 +118,3 @@ def test_cohere_asr_knows_the_lengths_that_its_convolutions_make() -> None:
     _, made = subsampling(torch.zeros(2, 16, 8), lengths)
 
     assert subsampling.get_output_lengths(lengths).tolist() == made.tolist()
-
-
-def test_towers_of_qwen3_omni_wait_for_nothing(checkpoint: Callable[[str], Path]) -> None:
-    """Positions are left aside: they need placeholders in the frame of a chat."""
-    family = Family({"image": IMAGE, "video": VIDEO, "audio": AUDIO})
-
-    runs = [run for run in audit(family, checkpoint("qwen3_omni")).runs if run.step != "positions"]
-
-    assert {run.case.split()[0] for run in runs} == {"image", "video", "audio"}
-    assert [fault for run in runs for fault in run.faults] == []

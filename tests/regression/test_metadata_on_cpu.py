@@ -4,11 +4,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,33 +12,13 @@ import pytest
 
 from tests.support import models
 from tests.support.audit import Report, audit
-from tests.support.families import FAMILIES
-from tests.support.sources import ROOT, edited, pinned_source, pinned_tree, replaced
+from tests.support.families import FAMILIES, PADDED
+from tests.support.pinned_audit import GetReport, check_same_as_pinned
+from tests.support.sources import edited, pinned_source, replaced
 from tests.support.static_audit import field_modules, suspects
 from tests.support.unbuilt import UNBUILT
 
-GetReport = Callable[[str], Report]
 MODELS = "vllm.model_executor.models"
-
-
-@pytest.fixture(scope="session")
-def report(
-    checkpoint: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
-) -> GetReport:
-    """Audit each family once, however many tests and workers ask."""
-    root = tmp_path_factory.getbasetemp()
-    shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
-
-    def get(name: str) -> Report:
-        kept = shared / f"audit-{name}.pickle"
-        if not kept.exists():
-            part = root / kept.name
-            part.write_bytes(pickle.dumps(audit(FAMILIES[name], checkpoint(name))))
-            part.replace(kept)
-        found: Report = pickle.loads(kept.read_bytes())
-        return found
-
-    return get
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -86,29 +61,9 @@ def test_fields_are_where_their_flag_says(audited: Report) -> None:
 def test_embeddings_and_positions_are_those_of_the_pinned_release(
     report: GetReport, tmp_path: Path, part: int
 ) -> None:
-    """Bit for bit, from the same weights and inputs, in no more copies; v2 is compared with v1."""
-    families = list(FAMILIES)[part::4]
-    base = subprocess.run(
-        [sys.executable, "-m", "tests.support.audit", "--runner-v1", *families],
-        env=os.environ
-        | {
-            "PYTHONPATH": f"{pinned_tree(tmp_path)}{os.pathsep}{ROOT}",
-            "PYTHONDONTWRITEBYTECODE": "1",  # this tree is here but once
-        },
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    told = [json.loads(line) for line in base.stdout.splitlines()]
-    assert [before["family"] for before in told] == families
-    for before in told:
-        expected = [(r["step"], r["case"], r["digest"]) for r in before["runs"]]
-        runs = [r for r in report(before["family"]).runs if r.step in ("runner v1", "positions")]
-        assert [(r.step, r.case, r.digest) for r in runs] == expected
-        copies = [(r.step, r.case, r.h2d_copies) for r in runs]
-        limits = [(r["step"], r["case"], r["h2d_copies"]) for r in before["runs"]]
-        assert [c for c, most in zip(copies, limits, strict=True) if c > most] == []
+    """Of those that `test_padding_on_host` does not compare."""
+    families = [name for name in FAMILIES if name not in PADDED]
+    check_same_as_pinned(report, families[part::4], tmp_path)
 
 
 def field_paths() -> dict[str, Path]:

@@ -386,14 +386,16 @@ def _runner_class(version: str) -> Any:
 
 
 def _executor_class(name: str) -> Any:
-    module = {"ray": "ray_executor", "mp": "multiproc_executor"}.get(name, "uniproc_executor")
-    classes = {
-        "ray": "RayDistributedExecutor",
-        "mp": "MultiprocExecutor",
-        "uni": "UniProcExecutor",
-        "external_launcher": "ExecutorWithExternalLauncher",
-    }
-    return getattr(importlib.import_module(f"vllm.v1.executor.{module}"), classes[name])
+    module, cls = {
+        "ray": ("ray_executor", "RayDistributedExecutor"),
+        "ray, v2": ("ray_executor_v2", "RayExecutorV2"),
+        "mp": ("multiproc_executor", "MultiprocExecutor"),
+        "uni": ("uniproc_executor", "UniProcExecutor"),
+        "external_launcher": ("uniproc_executor", "ExecutorWithExternalLauncher"),
+        "one of a plug-in": ("abstract", "Executor"),
+    }[name]
+    found = getattr(importlib.import_module(f"vllm.v1.executor.{module}"), cls)
+    return type("Concrete", (found,), dict.fromkeys(found.__abstractmethods__))
 
 
 def _executor(name: str, *runners: Any) -> Any:
@@ -421,7 +423,7 @@ RESTORING = {"v1": "_update_states", "v1, cpu": "_update_states", "v2": "update_
 
 
 @pytest.mark.parametrize("version", RESTORING)
-@pytest.mark.parametrize("executor", ["mp", "ray"])
+@pytest.mark.parametrize("executor", ["mp", "ray", "ray, v2"])
 def test_worker_processes_restore_if_their_runners_do(executor: str, version: str) -> None:
     cls = _runner_class(version)
     own = object.__new__(cls)
@@ -445,9 +447,9 @@ def test_a_runner_whose_method_is_replaced_from_outside_restores_nothing(
     assert not _executor("mp", object.__new__(cls)).restores_mm_data()
 
 
-@pytest.mark.parametrize("executor", ["uni", "external_launcher"])
-def test_nothing_is_left_out_for_a_worker_in_this_process(executor: str) -> None:
-    """Nothing is serialized there."""
+@pytest.mark.parametrize("executor", ["uni", "external_launcher", "one of a plug-in"])
+def test_nothing_is_left_out_for_an_executor_that_is_not_known_to_send(executor: str) -> None:
+    """In this process nothing is serialized; of others nothing is known."""
     assert not _executor(executor, object.__new__(_runner_class("v1"))).restores_mm_data()
 
 
@@ -693,6 +695,55 @@ def test_the_v1_runner_stores_items_that_arrive_late() -> None:
         GPUModelRunner._update_states(runner, output)
 
     assert [None if f.data is None else sorted(f.data) for f in features] == [None, WHOLE, None]
+
+
+def test_the_v2_runner_names_the_item_that_it_lacks() -> None:
+    """Should one ever be needed that was never sent: an error, and no answer without the image."""
+    from vllm.v1.worker.gpu.mm.encoder_runner import EncoderRunner
+
+    runner = object.__new__(EncoderRunner)
+    runner.is_realtime = False
+    runner.encoder_cache = MagicMock(
+        mm_features={"second": [_feature("inside", *WINDOWS["inside"], None)]}, encoder_outputs={}
+    )
+    step = {"num_scheduled_tokens": np.array([140]), "query_start_loc": np.array([0, 140]),
+            "prefill_lens": np.array([140]), "num_computed_tokens": np.array([0])}  # fmt: skip
+
+    assert runner.prepare_mm_inputs({"second": [0]}) == ([], [])
+    with pytest.raises(RuntimeError, match="Encoder cache miss for inside"):
+        runner.gather_mm_embeddings(["second"], 140, **step)
+
+
+def test_the_v1_runner_names_the_item_that_it_lacks() -> None:
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    request = SimpleNamespace(
+        num_computed_tokens=0, mm_features=[_feature("inside", *WINDOWS["inside"], None)]
+    )
+    runner = MagicMock(requests={"second": request}, encoder_cache={})
+    runner.input_batch.req_ids = ["second"]
+    runner._get_encoder_output_from_cache = {}.get
+    step = MagicMock(
+        scheduled_encoder_inputs={"second": [0]},
+        num_scheduled_tokens={"second": 140},
+        total_num_scheduled_tokens=140,
+    )
+
+    assert GPUModelRunner._batch_mm_inputs_from_scheduler(runner, step) == ([], [], [])
+    with pytest.raises(RuntimeError, match="Encoder cache miss for inside"):
+        GPUModelRunner._gather_mm_embeddings(runner, step)
+
+
+def test_a_model_that_gets_only_the_fields_for_positions_makes_no_embedding() -> None:
+    """Which is an error as well: one is wanted for each item."""
+    from vllm.model_executor.models.qwen3_vl import Qwen3VLForConditionalGeneration
+    from vllm.v1.worker.utils import sanity_check_mm_encoder_outputs
+
+    model = object.__new__(Qwen3VLForConditionalGeneration)
+    grid = _item()["image_grid_thw"].data
+
+    with pytest.raises(AssertionError, match="input items: 1, but got"):
+        sanity_check_mm_encoder_outputs(model.embed_multimodal(image_grid_thw=grid) or [], 1)
 
 
 def test_ray_sends_no_items_to_the_later_pipeline_stages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,17 @@ def test_a_scope_does_not_say_what_vllm_gets_back(make_renderer: MakeRenderer, n
     assert ask(renderer, {"image": image(64, 64)}, kwargs).data["image"]["pixel_values"].is_cpu
 
 
+@pytest.mark.parametrize("kwargs", [{}, {"max_pixels": 200704}, images(max_pixels=200704)])
+def test_what_a_processor_adds_is_a_tensor_with_options_too(
+    make_renderer: MakeRenderer, kwargs: dict[str, object]
+) -> None:
+    """HF makes tensors of what it adds only if it is told apart from its sub-processors."""
+    renderer = make_renderer("qwen2_5_omni", mm_processor_cache_gb=0)
+    data = ask(renderer, {"video": video(4, 64, 64)}, kwargs).data["video"]
+
+    assert data["second_per_grid_ts"].shape == (1,)
+
+
 def test_a_limit_below_one_tile_is_one_tile(make_renderer: MakeRenderer) -> None:
     kwargs = {"size": {"shortest_edge": 16, "longest_edge": 512}}
     renderer = make_renderer("qwen3_vl", mm_processor_kwargs=kwargs, mm_processor_cache_gb=0)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tests.support import renderers
-from tests.support.mm_requests import ask, budgets, hf_calls, image, video
+from tests.support.mm_requests import ask, budgets, hf_calls, image, process, video
 
 Kwargs = dict[str, Any]
 MODALITIES = ("image", "video")
@@ -63,7 +63,7 @@ several = settings(
     deadline=None,
     # Any example of a failure will do: the smallest takes minutes, of each test where the
     # changes are not there, as in `make prove` and `make roll`.
-    phases=[Phase.reuse, Phase.generate],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
@@ -169,3 +169,32 @@ def test_a_scope_leaves_the_other_modality_alone(
     assert budgets(renderer)[other] == budget
     assert alone.tokens == answer.tokens
     assert alone.hashes == answer.hashes
+
+
+EQUAL = st.integers(1, 17000).map(
+    lambda tokens: {"min_pixels": tokens * UNIT, "max_pixels": tokens * UNIT}
+)
+
+
+@settings(several, max_examples=6)
+@given(at_start=st.one_of(EQUAL, EQUAL.map(lambda edges: {"images_kwargs": edges})))
+@example(at_start={"min_pixels": 33554432})
+def test_what_is_rounded_past_the_budget_is_refused_before_the_engine_has_it(
+    renderer: Any, at_start: Kwargs
+) -> None:
+    """HF rounds an image up to whole tiles from its lower limit, though the upper one is as low."""
+    from vllm.exceptions import VLLMValidationError
+    from vllm.v1.engine.input_processor import InputProcessor
+
+    start(renderer, at_start)
+    engine = InputProcessor(renderer.config, renderer)
+    result = process(renderer, {"image": [image(64, 64)]})
+    tokens = result["mm_placeholders"]["image"][0].get_num_embeds()
+
+    assert engine.mm_encoder_cache_size >= budgets(renderer)["image"]
+    if tokens <= engine.mm_encoder_cache_size:
+        engine._validate_model_input(result, "decoder")
+    else:
+        line = f"^The .* with {tokens} embedding tokens, which exceeds the .*startup.$"
+        with pytest.raises(VLLMValidationError, match=line):
+            engine._validate_model_input(result, "decoder")

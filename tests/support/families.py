@@ -227,6 +227,12 @@ FAMILIES: Mapping[str, Family] = {
     "whisper": Family({"audio": AUDIO}, {"max_model_len": 448}, prompt="<|startoftranscript|>"),
     "transformers_backend": Family({"image": IMAGE}, {"model_impl": "transformers"}),
 }
+
+PADDED = (
+    "aria", "audioflamingo3", "gemma4", "glmasr", "granite_speech", "idefics3", "phi4mm",
+    "qwen2_5_omni", "qwen2_audio", "qwen3_asr", "ultravox",
+)  # fmt: skip
+"""Those that strip padding from what their encoders make."""
 """By name of the checkpoint."""
 
 

@@ -18,6 +18,7 @@ from tests.support.sources import pinned_source
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
+    from vllm.model_executor.models.module_mapping import MultiModelKeys
 
     from tests.support.models import Inputs
 
@@ -171,21 +172,33 @@ def run_rows(manager: Any, vllm_config: VllmConfig, mm_kwargs: Sequence[tuple[st
 
     The LoRA layers of `manager` apply no adapter from then on.
     """
-    import torch
-    from vllm.forward_context import set_forward_context
     from vllm.lora.layers import LoRAMapping
-    from vllm.multimodal.utils import group_and_batch_mm_kwargs
 
-    from tests.support.models import one_process
-
-    mapping = manager.mm_mapping
-    rows = Rows({}, {})
-    handles = []
     # Towers that look up text tokens use the adapter of the language model.
     manager.set_adapter_mapping(LoRAMapping((0,) * 2048, (0,), is_prefill=True))
     for wrapper in manager.punica_wrapper_mapping.values():
         wrapper.add_lora_linear = lambda y, *_, **__: y
-    for name, layer in manager.modules.items():
+    mapping = manager.mm_mapping
+    return count_rows(manager.model, manager.modules, mapping, vllm_config, mm_kwargs)
+
+
+def count_rows(
+    model: Any,
+    layers: Mapping[str, Any],
+    mapping: MultiModelKeys,
+    vllm_config: VllmConfig,
+    mm_kwargs: Sequence[tuple[str, Any]],
+) -> Rows:
+    """Run the encoder on `mm_kwargs` and count the rows of `layers`; `mapping` has their parts."""
+    import torch
+    from vllm.forward_context import set_forward_context
+    from vllm.multimodal.utils import group_and_batch_mm_kwargs
+
+    from tests.support.models import one_process
+
+    rows = Rows({}, {})
+    handles = []
+    for name, layer in layers.items():
         prefixes = (*mapping.language_model, *mapping.tower_model, *mapping.connector)
         prefix = max((p for p in prefixes if name.startswith(p)), key=len)
         if prefix in mapping.language_model:
@@ -195,7 +208,7 @@ def run_rows(manager: Any, vllm_config: VllmConfig, mm_kwargs: Sequence[tuple[st
         handles.append(layer.register_forward_pre_hook(_count_into(counted), with_kwargs=True))
     with one_process(vllm_config), torch.inference_mode(), set_forward_context(None, vllm_config):
         for _, _, batch in group_and_batch_mm_kwargs(list(mm_kwargs), device=torch.device("cpu")):
-            manager.model.embed_multimodal(**batch)
+            model.embed_multimodal(**batch)
     for handle in handles:
         handle.remove()
     return rows

@@ -1,6 +1,7 @@
 """Ask an engine with two adapters on its towers about many items at once, and about each alone.
 
-Prints one JSON line. Run it as `python -m tests.support.lora_items_probe FOLDER RUN`.
+Prints one JSON line. Run it as `python -m tests.support.lora_items_probe FOLDER RUN`; set
+`VLLM_USE_V2_MODEL_RUNNER` to choose the runner.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from tests.support import media
 from tests.support.asks import prompt
 from tests.support.checkpoints import make_checkpoint
 from tests.support.engine_probe import OPTIONS
-from tests.support.lora_probe import RANK, make_adapter
+from tests.support.interpreter import interpret_kernels
+from tests.support.lora_probe import RANK, make_adapters
 from tests.support.models import inspected_in_this_process
 from tests.support.telling import telling
 
@@ -69,20 +71,14 @@ def runs() -> Mapping[str, Run]:
 
 def answers(folder: Path, run: Run) -> dict[str, Any]:
     """Tokens and log probability by prompt: `alone` by adapter, `together` with them in turn."""
-    from safetensors.torch import load_file
     from vllm import LLM, SamplingParams, _custom_ops
     from vllm.exceptions import VLLMClientError
     from vllm.lora.request import LoRARequest
 
     checkpoint = make_checkpoint(run.checkpoint, folder / run.checkpoint, weights=True)
-    weights: dict[str, Any] = {}
-    for file in checkpoint.glob("*.safetensors"):
-        weights |= load_file(file)
-    adapters: list[Any] = [None]
-    for number, scale in enumerate((0.5, 1.0), 1):
-        for part in run.parts:
-            path = make_adapter(folder / f"{part}-{number}", weights, part, scale)
-            adapters.append(LoRARequest(f"{part}-{number}", number, path))
+    parts = {f"{part}-{n}": (part, n / 2) for n in (1, 2) for part in run.parts}
+    paths = make_adapters(folder, checkpoint, parts)
+    adapters = [None, *(LoRARequest(name, n, paths[name]) for n, name in enumerate(paths, 1))]
     # oneDNN refuses the strides that the audio tower of Gemma 4 hands it, without adapter too.
     _custom_ops._supports_onednn = False
     llm = LLM(
@@ -124,6 +120,11 @@ def main(arguments: Sequence[str]) -> int:
     """Print what the engine answered as one line."""
     folder, name = arguments
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    if (
+        os.environ.get("VLLM_USE_V2_MODEL_RUNNER") == "1"
+        and os.environ.get("VLLM_TARGET_DEVICE") == "cpu"
+    ):
+        interpret_kernels()
     with telling() as tell, inspected_in_this_process():
         tell(json.loads(json.dumps(answers(Path(folder), runs()[name]))))
     return 0

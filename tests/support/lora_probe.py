@@ -63,20 +63,33 @@ def make_adapter(folder: Path, weights: Mapping[str, torch.Tensor], part: str, s
     return str(folder)
 
 
+def make_adapters(
+    folder: Path, checkpoint: Path, adapters: Mapping[str, tuple[str, float]]
+) -> dict[str, str]:
+    """Write `adapters` for a checkpoint with weights, see `ADAPTERS`; name to path."""
+    from safetensors.torch import load_file
+
+    weights: dict[str, torch.Tensor] = {}
+    for file in checkpoint.glob("*.safetensors"):
+        weights |= load_file(file)
+    return {
+        name: make_adapter(folder / name, weights, part, scale)
+        for name, (part, scale) in adapters.items()
+    }
+
+
 def answers(folder: Path) -> dict[str, Any]:
     """Greedy tokens and their log probability: one a prompt, by the adapters that were used."""
-    from safetensors.torch import load_file
     from vllm import LLM, SamplingParams
     from vllm.lora.request import LoRARequest
     from vllm.platforms import current_platform
 
     checkpoint = make_checkpoint(CHECKPOINT, folder / CHECKPOINT, weights=True)
-    weights: dict[str, Any] = {}
-    for file in checkpoint.glob("*.safetensors"):
-        weights |= load_file(file)
     adapters = {
-        name: LoRARequest(name, number, make_adapter(folder / name, weights, part, scale))
-        for number, (name, (part, scale)) in enumerate(ADAPTERS.items(), 1)
+        name: LoRARequest(name, number, path)
+        for number, (name, path) in enumerate(
+            make_adapters(folder, checkpoint, ADAPTERS).items(), 1
+        )
     }
     llm = LLM(
         str(checkpoint),

@@ -72,7 +72,7 @@ def ask(
     The prompt has a placeholder for each, or for the modalities `in_prompt`.
     """
     several = {m: [item] for m, item in items.items()}
-    result = _process(renderer, several, mm_processor_kwargs, uuids, in_prompt or items)
+    result = process(renderer, several, mm_processor_kwargs, uuids, in_prompt)
     return Answer(
         tokens=_tokens(result),
         hashes={m: hashes[0] for m, hashes in result["mm_hashes"].items()},
@@ -84,27 +84,28 @@ def ask_all(
     renderer: BaseRenderer[Any], items: Mapping[str, list[Any]], mm_processor_kwargs: Any = None
 ) -> dict[str, list[tuple[int, str]]]:
     """Process the items of one request: tokens and hash of each, by modality."""
-    result = _process(renderer, items, mm_processor_kwargs, None, items)
+    result = process(renderer, items, mm_processor_kwargs)
     return {
         m: [(r.get_num_embeds(), h) for r, h in zip(ranges, result["mm_hashes"][m], strict=True)]
         for m, ranges in result["mm_placeholders"].items()
     }
 
 
-def _process(
+def process(
     renderer: BaseRenderer[Any],
     items: Mapping[str, list[Any]],
-    mm_processor_kwargs: Any,
-    uuids: Any,
-    in_prompt: Iterable[str],
+    mm_processor_kwargs: Any = None,
+    uuids: Any = None,
+    in_prompt: Iterable[str] | None = None,
 ) -> Any:
+    """What the engine gets of a request."""
     processor = renderer.get_mm_processor()
     wants_metadata = getattr(processor.info.data_parser, "video_needs_metadata", False)
     data = {
         m: [i if m != "video" or wants_metadata else i[0] for i in several]
         for m, several in items.items()
     }
-    text = processor.dummy_inputs.get_dummy_text({m: len(items[m]) for m in in_prompt})
+    text = processor.dummy_inputs.get_dummy_text({m: len(items[m]) for m in in_prompt or items})
     process = renderer._process_multimodal
     # A later release, which roll asks, does not take it.
     takes = "tokenization_kwargs" in inspect.signature(process).parameters

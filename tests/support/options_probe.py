@@ -44,6 +44,7 @@ POOLS: Mapping[str, list[Options]] = {
     "qwen3_vl": _QWEN + _SAMPLING,
     "qwen2_5_vl": _QWEN,
     "qwen2_vl": _QWEN,
+    "glm4_1v": [_QWEN[0], {"max_pixels": 200704}, *_SAMPLING],
     "cohere2_vision": [{"max_patches": 2}, {"max_patches": 4}, {"do_convert_rgb": True}],
     "idefics3": [{"size": {"longest_edge": 728}}, {"do_image_splitting": False}],
     "lfm2_vl": [{"max_image_tokens": 64}, {"do_image_splitting": False}, {"max_tiles": 2}],

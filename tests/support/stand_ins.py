@@ -128,8 +128,8 @@ def modalities(cls: type) -> tuple[str, ...]:
 
 
 def ask(cls: Any, model: Any, num_mm_embeds: int, modality: str | None = None) -> Counts:
-    counts: Counts = cls.get_mm_lora_token_counts(
-        model, modality=modality, mm_kwargs=None, num_mm_embeds=num_mm_embeds
+    counts: Counts = instance(cls, model).get_mm_lora_token_counts(
+        modality=modality, mm_kwargs=None, num_mm_embeds=num_mm_embeds
     )
     return counts
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -47,3 +48,60 @@ def select(cls: Any, mm_kwargs: dict[str, Any], indices: list[int]) -> int:
         len(selected[key]) for key in mm_kwargs
     }
     return number
+
+
+class Block:
+    """Takes the place of a block: notes bounds and longest sequence, and gives back `x`."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def __call__(self, x: Any, *bounds: Any, **options: Any) -> Any:
+        cu_seqlens, longest = (*bounds[:2], options.get("cu_seqlens"), options.get("max_seqlen"))[
+            (0 if bounds else -2) :
+        ][:2]
+        assert isinstance(cu_seqlens, DeviceTensor)
+        assert isinstance(longest, torch.Tensor)
+        assert not isinstance(longest, DeviceTensor)
+        assert int(longest) == int(cu_seqlens.host.diff().max())
+        self.seen.append((cu_seqlens, longest))
+        return x
+
+
+def bounds(sent: Sent) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of one sequence of six, on the device; and six, on the host."""
+    cu_seqlens = sent(2)
+    assert isinstance(cu_seqlens, DeviceTensor)
+    cu_seqlens.host[1] = 6
+    return cu_seqlens, torch.tensor(6)
+
+
+def run_layer(
+    block: Block, module: str, layer: str, attention: str, *args: Any, **more: Any
+) -> None:
+    """Run one layer, and its attention down to the kernel, which is `block`; sizes are of 8."""
+    size = 8
+
+    def same(x: Any, *_: Any) -> Any:
+        return x
+
+    def kernel(*qkv: Any, **options: Any) -> Any:
+        x = qkv[0] if qkv else options["query"]
+        return block(x, **{k: v for k, v in options.items() if "seqlen" in k})
+
+    attend = SimpleNamespace(
+        qkv_proj=lambda x: (torch.cat([x, x, x], -1), None), out_proj=lambda x: (x, None),
+        qkv=lambda x: (torch.cat([x, x, x], -1), None), proj=lambda x: (x, None),
+        num_heads_per_partition=2, head_dim=size // 2, use_rope=False, q_size=size, kv_size=size,
+        hidden_size_per_attention_head=size // 2, attn=kernel, apply_rotary_emb=lambda x, *_: x,
+    )  # fmt: skip
+
+    def self_attn(*args: Any, **options: Any) -> Any:
+        return of_model(module, attention).forward(attend, *args, **options)
+
+    whole = SimpleNamespace(
+        layer_norm1=same, layer_norm2=same, mlp=same, norm1=same, norm2=same, fc1=same, fc2=same,
+        self_attn_layer_norm=same, final_layer_norm=same, activation_fn=same, training=False,
+        activation_dropout=0.0, dropout=0.0, self_attn=self_attn, attn=self_attn,
+    )  # fmt: skip
+    of_model(module, layer).forward(whole, *args, **more)
