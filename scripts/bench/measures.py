@@ -34,6 +34,7 @@ FIGURES: Mapping[str, Figure] = {
     "h2d_bytes": Figure("bytes to the device", "B"),
     "h2d_pageable_bytes": Figure("of these, pageable", "B"),
     "syncs": Figure("waits for the device"),
+    "mapping_seconds": Figure("a step of an encoder that does nothing", "s"),
     "pack_seconds": Figure("time of a call on the host", "s"),
     "broadcast_bytes": Figure("broadcast a turn", "B"),
     "engine_cpu_seconds": Figure("CPU of the engine process a turn", "s"),
@@ -186,9 +187,14 @@ def _processing(_case: str, told: Sequence[Told]) -> Iterator[Row]:
         )
 
 
-def _verbs(_case: str, told: Sequence[Told]) -> Iterator[Row]:
-    for verb, seconds in told[0].items():
-        yield verb, {"verb_seconds": seconds}
+def _by_case(figure: str) -> Callable[[str, Sequence[Told]], Iterator[Row]]:
+    """Read the one line of a probe that has tried each case: its name to that figure."""
+
+    def read(_case: str, told: Sequence[Told]) -> Iterator[Row]:
+        for case, value in told[0].items():
+            yield case, {figure: value}
+
+    return read
 
 
 _LENGTHS = ("--max-model-len", "262144", "--max-num-batched-tokens", "8192")
@@ -251,6 +257,14 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         {"1 minute": ("60",), "30 minutes": ("1800",)},
         _figures("pack_seconds"),
     ),
+    "mapping": Measurement(
+        "Items of a step mapped to their LoRA",
+        "By runner v1. Patched, items of different adapters are encoded in calls of their own.",
+        "tests.support.lora_mapping_probe",
+        {"all": ("{folder}",)},
+        _by_case("mapping_seconds"),
+        {"base": "base", "base again": "base", "patched": "patched"},
+    ),
     "window": Measurement(
         "Rolling window",
         "One conversation: a window of images, which the prefix cache covers, is sent again each"
@@ -275,7 +289,7 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         " `log --check` for lint, and `status` for an apply again.",
         "tests.support.series_probe",
         {"all": {by: ("{folder}", by) for by in ("git", "quilt", "product")}},
-        _verbs,
+        _by_case("verb_seconds"),
         {"git": "patched", "quilt": "patched", "product": "patched"},
     ),
 }
