@@ -106,7 +106,14 @@ def make_manager(checkpoint: Callable[[str], Path]) -> Callable[..., Any]:
 
 @pytest.fixture
 def vllm_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """`caplog` for vLLM's loggers, which do not propagate to the root logger."""
+    """`caplog` for vLLM's loggers, which do not propagate to the root logger.
+
+    What they say once in a process is heard though a test before this one made them say it.
+    """
+    from vllm import logger as vllm_logger
+
+    for level_name in ("debug", "info", "warning"):
+        getattr(vllm_logger, f"_print_{level_name}_once").cache_clear()
     logger = logging.getLogger("vllm")
     level = logger.level
     logger.addHandler(caplog.handler)
