@@ -187,16 +187,19 @@ def test_kernels_are_told_of_no_more_rows_than_they_get(fewer: bool) -> None:
 def test_encoder_graphs_are_off_with_one_line_where_towers_have_lora(
     tower: bool, checkpoint: Callable[[str], Path], vllm_log: pytest.LogCaptureFixture
 ) -> None:
-    from vllm.config import CompilationConfig, VllmConfig
+    from vllm.engine.arg_utils import EngineArgs
 
-    config = models.make_config(checkpoint("qwen3_vl"))
-    made = VllmConfig(
-        model_config=config.model_config,
-        cache_config=config.cache_config,
-        device_config=config.device_config,
-        compilation_config=CompilationConfig(cudagraph_mm_encoder=True),
-        lora_config=lora.tower_lora(tower=tower),
+    args = EngineArgs(
+        model=str(checkpoint("qwen3_vl")),
+        dtype="float32",
+        max_model_len=models.MAX_MODEL_LEN,
+        enforce_eager=True,
+        compilation_config={"cudagraph_mm_encoder": True},  # type: ignore[arg-type]
+        enable_lora=True,
+        enable_tower_connector_lora=tower,
     )
+    with models.inspected_in_this_process():
+        made = args.create_engine_config()
     assert made.compilation_config.cudagraph_mm_encoder != tower
     assert vllm_log.text.count("Disabling `cudagraph_mm_encoder`") == tower
 
