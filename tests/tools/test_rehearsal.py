@@ -50,7 +50,9 @@ def host(applied: Product, monkeypatch: pytest.MonkeyPatch) -> Layout:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(record, "_PACKAGES", ("pytest",))
     layout = Layout.of(applied.root, None)
-    put_python(layout.venv / "bin" / "python", PYTHONPATH=str(layout.clone))
+    paths = (layout.clone, layout.root / "tests" / "upstream")
+    python_path = os.pathsep.join(map(str, paths))
+    put_python(layout.venv / "bin" / "python", PYTHONPATH=python_path)
     (layout.clone / "vllm/_C.abi3.so").touch()
     plan = plans.plan(layout, pin.read(layout.pin_file), "cuda", "source")
     assert plan.compile_env["TORCH_CUDA_ARCH_LIST"] == "9.0"
@@ -73,11 +75,13 @@ def test_doctor_finds_the_host_fit(host: Layout, capsys: pytest.CaptureFixture[s
 def test_a_run_ends_with_what_the_series_broke_and_nothing_else(
     host: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    tests.test(argparse.Namespace(**vars(ASKED) | {"suites": ["list"]}), host)
+    plan = capsys.readouterr().out
+    assert re.search(r"at most 0\.\d hours in all, 0\.\d on one of 1 agents", plan)
     with pytest.raises(CheckFailed, match="failed: upstream"):
         tests.test(ASKED, host)
     said = capsys.readouterr().out
-    assert re.search(r"at most 0\.\d hours in all, 0\.\d on one of 1 agents", said)
-    assert "test_small.py::test_two: passed on base; now" in said
+    assert re.search(r"FAILED  \S+test_small.py::test_two .*\n +passed on base; now", said)
     assert "asked of the unpatched tree: " in said
     assert "test_hub" not in said.partition("FAILED")[2]
     page = (host.reports / "index.html").read_text()
@@ -115,3 +119,9 @@ def test_a_driver_that_fails_stops_it_before_anything_runs(
         tests.test(ASKED, host)
     assert "mend the driver" in raised.value.hint
     assert not host.reports.exists()
+
+
+def test_a_run_in_which_nothing_runs_is_no_success(host: Layout) -> None:
+    put_python(host.venv / "bin" / "python", PYTHONPATH=str(host.clone))  # no plug-in is found
+    with pytest.raises(CheckFailed, match="failed: upstream"):
+        tests.test(ASKED, host)
