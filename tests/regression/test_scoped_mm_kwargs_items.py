@@ -177,6 +177,26 @@ def test_audio_in_video_may_be_asked_for_at_start(make_renderer: MakeRenderer, n
     assert answers == [answers[0]] * 4
 
 
+@pytest.mark.parametrize("name", ["qwen2_5_omni", "qwen3_omni"])
+def test_a_video_is_heard_with_other_options_than_before(
+    make_renderer: MakeRenderer, name: str
+) -> None:
+    """HF takes it with its audio or not at all, so the cache has both or none."""
+    import numpy as np
+
+    items = {"video": video(4, 64, 64), "audio": np.zeros(32000, np.float32)}
+    renderer = make_renderer(name, mm_processor_kwargs={"use_audio_in_video": True})
+    first = ask(renderer, items, in_prompt=["video"])
+    for request in (
+        {"videos_kwargs": {"use_audio_in_video": True}},
+        {"videos_kwargs": {"max_pixels": 200704}},
+        {"fps": [1.0]},
+    ):
+        again = ask(renderer, items, request, in_prompt=["video"])
+        assert again.tokens["audio"] == first.tokens["audio"]
+        assert again.hashes["video"] != first.hashes["video"]
+
+
 @pytest.mark.parametrize(
     ("start", "request_kwargs", "tokens"),
     [
