@@ -80,19 +80,18 @@ def _gib(size: int) -> str:
 
 def _disk(machine: Machine, kernels: str) -> Finding:
     need = _DISK[kernels]
-    said = f"{_gib(machine.disk)} free"
-    if machine.disk >= need:
-        return Finding("disk", "ok", said)
     mend = f"KERNELS={kernels} takes {_gib(need)}: free some, or put build/ on a larger disk"
-    return Finding("disk", "warn", said, mend)
+    return _room("disk", machine.disk, need, mend)
 
 
 def _shm(machine: Machine) -> Finding:
-    said = f"{_gib(machine.shm)} free"
-    if machine.shm >= _SHM:
-        return Finding("/dev/shm", "ok", said)
     mend = f"{_gib(_SHM)} are wanted: docker run --shm-size=16g, or --ipc=host"
-    return Finding("/dev/shm", "warn", said, mend)
+    return _room("/dev/shm", machine.shm, _SHM, mend)
+
+
+def _room(name: str, free: int, need: int, mend: str) -> Finding:
+    said = f"{_gib(free)} free"
+    return Finding(name, "ok", said) if free >= need else Finding(name, "warn", said, mend)
 
 
 def _hub(machine: Machine) -> Finding:
