@@ -15,7 +15,7 @@ import torch
 from tests.support.accelerator import DEVICE, Accelerator, DeviceTensor
 from tests.support.audit import audit
 from tests.support.families import FAMILIES
-from tests.support.towers import Sent, faults, of_model, select
+from tests.support.towers import Sent, beside_pruned_image, faults, of_model, select
 
 GRIDS = torch.tensor([[4, 4], [2, 2]])
 
@@ -78,14 +78,9 @@ def test_sequence_lengths_for_flashinfer_are_sent_without_a_wait(accelerator: Ac
 def test_positions_beside_pruned_images_of_qwen2_5_are_sent_without_a_wait(
     accelerator: Accelerator, sent: Sent
 ) -> None:
-    model = SimpleNamespace(
-        visual=SimpleNamespace(spatial_merge_size=2), is_multimodal_pruning_enabled=True
+    embeds = beside_pruned_image(
+        of_model("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration"), sent(6, 8)
     )
-    image = {"image_grid_thw": torch.tensor([[1, 4, 6]])}
-
-    (embeds,) = of_model(
-        "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration"
-    )._postprocess_image_embeds_evs(model, (sent(6, 8),), image)
 
     assert embeds.host[:, 8:11].tolist() == [[0, h, w] for h in range(2) for w in range(3)]
     assert faults(accelerator) == []

@@ -20,6 +20,18 @@ def of_model(module: str, name: str) -> Any:
     return getattr(import_module(f"vllm.model_executor.models.{module}"), name)
 
 
+def beside_pruned_image(model_cls: Any, embeds: torch.Tensor) -> Any:
+    """What such a model makes of an image of 2 by 3 `embeds` where it prunes videos: positions come
+    behind them.
+    """
+    model = SimpleNamespace(
+        visual=SimpleNamespace(spatial_merge_size=2), is_multimodal_pruning_enabled=True
+    )
+    image = {"image_grid_thw": torch.tensor([[1, 4, 6]])}
+    (with_positions,) = model_cls._postprocess_image_embeds_evs(model, (embeds,), image)
+    return with_positions
+
+
 def faults(accelerator: Accelerator) -> list[str]:
     return [str(fault) for fault in accelerator.record.faults()]
 
